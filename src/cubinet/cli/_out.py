@@ -1,0 +1,66 @@
+"""How the commands print: one JSON document, or text for people."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from cubinet.model import Kernel, Record
+from cubinet.store.format import encode_record
+
+__all__ = ["kernel_rows", "print_json", "print_table", "record_json", "working"]
+
+
+def print_json(value: object) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def record_json(record: Record) -> dict[str, Any]:
+    """A record as its file has it, without the check sum."""
+    fields: dict[str, Any] = json.loads(encode_record(record))
+    del fields["_check"]
+    return fields
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns for people; numbers to the right, `-` for what is not known."""
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+    right = [any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(heads))]
+    for line in [list(heads), *texts]:
+        cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right, strict=True)]
+        click.echo("  ".join(cells).rstrip())
+
+
+KERNEL_HEADS = ("kernel", "registers", "shared", "local", "constant", "parameters", "spills")
+
+
+def kernel_rows(kernels: Sequence[Kernel], width: int = 60) -> list[tuple[object, ...]]:
+    """Rows for a table of kernels; long names are cut in the middle."""
+    return [
+        (_short(k.name, width), k.regs, k.shared, k.local, k.const, k.params, k.spills)
+        for k in kernels
+    ]
+
+
+def _short(text: str, width: int) -> str:
+    half = (width - 1) // 2
+    return text if len(text) <= width else f"{text[:half]}…{text[-half:]}"
+
+
+@contextlib.contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield

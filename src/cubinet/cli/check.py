@@ -1,0 +1,173 @@
+"""`cubinet verify` and `doctor`: whether all is well."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from cubinet import __version__
+from cubinet.cli._out import print_json, working
+from cubinet.config import Settings, config_path
+from cubinet.errors import CubinetError, ToolchainNotFoundError
+from cubinet.model import Target, Variant
+from cubinet.store import Store
+
+__all__ = ["doctor", "verify"]
+
+_PACKAGES = ("blake3", "msgspec", "platformdirs", "click", "zstandard", "nvidia-cuda-nvcc", "nvidia-cuda-cccl")
+_TRIAL = '#include <cuda_fp16.h>\nextern "C" __global__ void trial(__half* x) { x[threadIdx.x] = __float2half(1.f); }\n'
+
+
+@click.command(name="verify")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify(as_json: bool) -> int:  # noqa: FBT001
+    """Read every record and blob of the local layer; move what is damaged to bad/.
+
+    Exit status 1 if something was wrong. The next lookup rebuilds it.
+    """
+    store = Store.from_env()
+    if sys.stderr.isatty():
+        from rich.progress import Progress
+
+        with Progress(transient=True) as bar:
+            task = bar.add_task("verifying", total=None)
+            found = store.verify(lambda done, total: bar.update(task, completed=done, total=total))
+    else:
+        found = store.verify()
+    if as_json:
+        print_json({**asdict(found), "clean": found.clean, "folder": store.folder})
+    else:
+        click.echo(f"{store.folder}: {found.records} records, {found.blobs} blobs, {found.bytes} bytes")
+        for problem in found.problems:
+            click.echo(f"problem: {problem}")
+        click.echo("clean" if found.clean else f"{len(found.problems)} problems, moved to bad/")
+    return 0 if found.clean else 1
+
+
+@click.command(name="doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def doctor(as_json: bool) -> int:  # noqa: FBT001
+    """Check that compiling and storing would work here, by doing it once.
+
+    Exit status 1 if they would not.
+    """
+    with working("trying a compile"):
+        report = _examine()
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    return 0 if report["ok"] else 1
+
+
+def _examine() -> dict[str, Any]:
+    problems: list[str] = []
+    report: dict[str, Any] = {
+        "ok": False,
+        "cubinet": __version__,
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "config": config_path(os.environ),
+        "store": {"folder": None, "writable": None, "safe": None},
+        "compiler": {"steps": [], "nvcc": None},
+        "recorder": {"trusted": False, "why": "not tried"},
+        "trial": None,
+        "problems": problems,
+    }
+    try:
+        settings = Settings.from_env()
+        report["store"]["folder"] = settings.folder
+        _examine_store(settings, report["store"], problems)
+        with tempfile.TemporaryDirectory(prefix="cubinet-doctor-") as folder:
+            _examine_compiler(Store(folder, settings=replace(settings, trust="open")), report, problems)
+    except CubinetError as exc:
+        problems.append(str(exc))
+    report["ok"] = not problems
+    return report
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _examine_store(settings: Settings, report: dict[str, Any], problems: list[str]) -> None:
+    from cubinet.store.local import LocalLayer
+
+    try:
+        Store(settings=settings)
+        report["safe"] = True
+    except CubinetError as exc:
+        report["safe"] = False
+        problems.append(str(exc))
+        return
+    why = LocalLayer(settings.folder).writable()
+    report["writable"] = not why
+    if why:
+        problems.append(f"the store folder {settings.folder} cannot be written: {why}; nothing will be kept")
+
+
+def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str]) -> None:
+    adapter: Any = store.compiler("nvcc")
+    try:
+        report["compiler"]["steps"] = [asdict(step) for step in adapter.steps()]
+        facts = adapter.facts()
+    except ToolchainNotFoundError as exc:
+        report["compiler"]["steps"] = report["compiler"]["steps"] or [
+            {"rule": rule, "found": found, "chosen": False}
+            for rule, _, found in (step.partition(": ") for step in exc.steps)
+        ]
+        problems.append(str(exc))
+        return
+    tools = facts.toolchain()
+    report["compiler"]["nvcc"] = {
+        "path": facts.nvcc,
+        "host": facts.host,
+        "version": facts.version,
+        "identity": str(tools.identity),
+        "programs": {program.role: program.path for program in tools.programs},
+    }
+    variant = Variant(_TRIAL, Target.parse(facts.default_arch), entries=("trial",), name="trial")
+    try:
+        made = store.get_or_compile(variant)
+        report["trial"] = {"seconds": round(made.seconds, 3), "stored": made.cacheable, "reason": made.reason or None}
+        if made.reason:
+            problems.append(f"a trial compile was not stored: {made.reason}")
+        elif store.find(variant) is None:
+            problems.append("a trial compile was stored but not found again")
+    except CubinetError as exc:
+        problems.append(str(exc))
+    recorder = adapter.recorder()
+    report["recorder"] = {"trusted": not recorder.distrust, "why": recorder.distrust or None}
+
+
+def _print(report: dict[str, Any]) -> None:
+    packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
+    click.echo(f"cubinet   {report['cubinet']}, Python {report['python']}, {packages}")
+    click.echo(f"settings  {report['config']}" + ("" if os.path.exists(report["config"]) else " (not there)"))
+    store = report["store"]
+    word = {True: "yes", False: "no", None: "unknown"}
+    click.echo(f"store     {store['folder']}: safe {word[store['safe']]}, writable {word[store['writable']]}")
+    for step in report["compiler"]["steps"]:
+        click.echo(f"{'->' if step['chosen'] else '  '}        {step['rule']}: {step['found']}")
+    nvcc = report["compiler"]["nvcc"]
+    if nvcc:
+        click.echo(f"nvcc      {nvcc['version']} at {nvcc['path']}, identity {nvcc['identity']}")
+        click.echo(f"host      {nvcc['host']}")
+    recorder = report["recorder"]
+    text = "trusted" if recorder["trusted"] else f"not trusted: {recorder['why']}"
+    click.echo(f"recorder  {text}")
+    if report["trial"]:
+        click.echo(f"trial     compiled in {report['trial']['seconds']} s")
+    for problem in report["problems"]:
+        click.echo(f"problem:  {problem}")
+    click.echo("all is well" if report["ok"] else "the main job would fail")

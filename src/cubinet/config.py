@@ -1,0 +1,149 @@
+"""Settings: where they come from and what they mean.
+
+Each setting is looked up as `<PREFIX>_CUBINET_<NAME>`, then `CUBINET_<NAME>`, then in the configuration
+file, then the default. The prefix lets a library that embeds Cubinet have its own settings. The file
+is TOML, at `CUBINET_CONFIG` or `cubinet/config.toml` in the user's configuration folder; it is never
+searched for in the working folder, since settings name programs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from cubinet.errors import ConfigError
+
+__all__ = ["SETTINGS", "Setting", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: name (upper case in the environment, lower case in the file), kind, meaning."""
+
+    name: str
+    kind: type
+    default: Any
+    meaning: str
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("DIR", str, "", "folder of the local layer; the user's cache folder if empty"),
+    Setting("TRUST", str, "owner", "who may write the local folder: `owner` (refuse it otherwise) or `open`"),
+    Setting("STRICT", bool, False, "raise on trouble with a layer instead of going on without it"),
+    Setting("DURABLE", bool, True, "flush each published file to disk, so that a power cut loses nothing"),
+    Setting("REFRESH", float, 1.0, "seconds for which files once checked in a process are not looked at again"),
+    Setting("TIMEOUT", float, 1800.0, "seconds after which a compile is killed; 0 for no limit"),
+    Setting("RECORDER", str, "auto", "`auto`, or `off` to observe compiles by the fallback alone"),
+    Setting("NVCC", str, "", "the nvcc to use"),
+    Setting("ARCH", str, "", "architecture for `cubinet compile` when none is given"),
+)
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def _convert(setting: Setting, value: Any, where: str) -> Any:
+    if setting.kind is bool and isinstance(value, str):
+        if value.lower() in _TRUE or value.lower() in _FALSE:
+            return value.lower() in _TRUE
+    elif setting.kind is float and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = -1.0
+        if number >= 0:
+            return number
+    elif isinstance(value, setting.kind):
+        return value
+    kind = {bool: "1 or 0", float: "a number of seconds, 0 or more", str: "a text"}[setting.kind]
+    raise ConfigError("use setting", where, f"{value!r} is not {kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a store is told. Picklable; a store pickles as its settings."""
+
+    dir: str = ""
+    trust: str = "owner"
+    strict: bool = False
+    durable: bool = True
+    refresh: float = 1.0
+    timeout: float = 1800.0
+    recorder: str = "auto"
+    nvcc: str = ""
+    arch: str = ""
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("trust", ("owner", "open")), ("recorder", ("auto", "off"))):
+            if getattr(self, name) not in allowed:
+                raise ConfigError("use setting", name, f"{getattr(self, name)!r} is unknown", " or ".join(allowed))
+
+    @property
+    def folder(self) -> str:
+        """The local layer's folder, absolute."""
+        if self.dir:
+            return os.path.abspath(os.path.expanduser(self.dir))
+        from platformdirs import user_cache_dir
+
+        return user_cache_dir("cubinet", appauthor=False)
+
+    @classmethod
+    def from_env(cls, prefix: str = "", environ: Mapping[str, str] | None = None) -> Self:
+        """Read the environment and the configuration file.
+
+        Raises `ConfigError` for a value of the wrong kind, an unreadable file or an unknown name in it.
+        """
+        env = os.environ if environ is None else environ
+        names = ([f"{prefix}_CUBINET_"] if prefix else []) + ["CUBINET_"]
+        values: dict[str, Any] = {}
+        from_file: dict[str, Any] | None = None
+        for setting in SETTINGS:
+            for start in names:
+                if env.get(start + setting.name):
+                    values[setting.name.lower()] = _convert(setting, env[start + setting.name], start + setting.name)
+                    break
+            else:
+                if from_file is None:
+                    from_file = _read_file(env)
+                if setting.name.lower() in from_file:
+                    value = from_file[setting.name.lower()]
+                    values[setting.name.lower()] = _convert(setting, value, setting.name.lower())
+        return cls(**values)
+
+
+def config_path(environ: Mapping[str, str]) -> str:
+    """Where the configuration file is, or would be."""
+    if environ.get("CUBINET_CONFIG"):
+        return os.path.expanduser(environ["CUBINET_CONFIG"])
+    home = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(home, "cubinet", "config.toml")
+
+
+def _read_file(environ: Mapping[str, str]) -> dict[str, Any]:
+    path = config_path(environ)
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+            info = os.fstat(file.fileno())
+    except FileNotFoundError as exc:
+        if environ.get("CUBINET_CONFIG"):
+            raise ConfigError("read configuration", path, "no such file", "unset CUBINET_CONFIG or make it") from exc
+        return {}
+    except OSError as exc:
+        raise ConfigError("read configuration", path, exc.strerror or str(exc)) from exc
+    if info.st_mode & 0o022 or info.st_uid not in (0, os.getuid()):
+        raise ConfigError(
+            "use configuration", path, "others can write it, and settings name programs", "chmod go-w it"
+        )
+    import tomllib
+
+    try:
+        found = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError("read configuration", path, str(exc)) from exc
+    known = {f.name for f in fields(Settings)}
+    unknown = sorted(set(found) - known)
+    if unknown:
+        raise ConfigError("use configuration", path, f"unknown: {', '.join(unknown)}", f"known: {', '.join(known)}")
+    return found

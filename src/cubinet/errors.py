@@ -1,0 +1,121 @@
+"""Everything Cubinet raises.
+
+A message has one shape: what was being done, to what, what was found, what to do. The constructor
+arguments are those facts in that order, so an error survives pickling and comes back whole from a
+worker process. A lookup that finds nothing is no error: it returns `None`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CompileError",
+    "CompileTimeoutError",
+    "ConfigError",
+    "CubinetError",
+    "FormatError",
+    "IntegrityError",
+    "LockTimeoutError",
+    "ObjectError",
+    "PluginError",
+    "ReadOnlyError",
+    "StoreError",
+    "ToolchainNotFoundError",
+]
+
+
+class CubinetError(Exception):
+    """Base of every error Cubinet raises on purpose.
+
+    Args:
+        action: what was being done, as an infinitive without "to" ("read blob").
+        subject: what it was done to, empty if the action says it already.
+        finding: what was found instead.
+        remedy: what the reader can do, empty if nothing.
+    """
+
+    def __init__(self, action: str, subject: object, finding: str, remedy: str = "", *more: object) -> None:
+        super().__init__(action, subject, finding, remedy, *more)
+        self.action, self.subject, self.finding, self.remedy = action, subject, finding, remedy
+
+    def __str__(self) -> str:
+        what = f"cannot {self.action}" + (f" {self.subject}" if str(self.subject) else "")
+        return f"{what}: {self.finding}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+class ConfigError(CubinetError, ValueError):
+    """A setting, option, name or combination of them that cannot be meant."""
+
+
+class PluginError(ConfigError):
+    """An entry point that does not load, or a name that no entry point has."""
+
+
+class StoreError(CubinetError):
+    """The store itself is at fault."""
+
+
+class IntegrityError(StoreError):
+    """Bytes do not match their digest: `where`, `expected`, `actual`."""
+
+    def __init__(self, where: str, expected: str, actual: str) -> None:
+        super().__init__("read", where, f"expected {expected}, found {actual}", "run cubinet verify")
+        self.args = (where, expected, actual)
+        self.where, self.expected, self.actual = where, expected, actual
+
+
+class FormatError(StoreError):
+    """A file this release cannot read: damaged, or in a newer format, which is then left alone."""
+
+
+class ReadOnlyError(StoreError):
+    """A write to a layer that takes none."""
+
+
+class LockTimeoutError(StoreError, TimeoutError):
+    """A lock was held by somebody else for longer than the caller would wait."""
+
+
+class ObjectError(CubinetError):
+    """A file that is no compiled object of a known kind, or a damaged one."""
+
+
+class CompileError(CubinetError):
+    """The compiler refused the source, or could not run.
+
+    Attributes:
+        log: what the compiler printed, with the caller's file names.
+        command: the argument list that ran, empty if none did.
+        toolchain: name and version of the compiler.
+        deterministic: whether the same input is certain to fail again. Only such a failure is
+            remembered, for a minute.
+        observations: what the compiler had looked at, if that was recorded; stays in the process.
+    """
+
+    observations: tuple[object, ...] = ()
+
+    def __init__(  # noqa: PLR0917 - facts come by position so that they pickle
+        self,
+        subject: str,
+        finding: str,
+        remedy: str = "",
+        log: str = "",
+        command: tuple[str, ...] = (),
+        toolchain: str = "",
+        deterministic: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        super().__init__("compile", subject, finding, remedy)
+        self.args = (subject, finding, remedy, log, command, toolchain, deterministic)
+        self.log, self.command, self.toolchain, self.deterministic = log, command, toolchain, deterministic
+
+
+class CompileTimeoutError(CompileError, TimeoutError):
+    """The compiler ran longer than the time limit and was killed with all its children."""
+
+
+class ToolchainNotFoundError(CompileError):
+    """No compiler at any of the places where one was looked for: `steps` lists them in order."""
+
+    def __init__(self, compiler: str, steps: tuple[str, ...], remedy: str) -> None:
+        super().__init__(f"with {compiler}", "no compiler found (" + "; ".join(steps) + ")", remedy)
+        self.args = (compiler, steps, remedy)
+        self.steps = steps

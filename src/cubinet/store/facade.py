@@ -1,0 +1,313 @@
+"""`Store`: what programs use."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from cubinet import __version__
+from cubinet._fs import Fs
+from cubinet.config import Settings
+from cubinet.errors import CompileError, ConfigError, LockTimeoutError, StoreError
+from cubinet.events import Counters
+from cubinet.fingerprint import action_of, action_parts, digest_of, fingerprint_of, observations_bytes, part_digests
+from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record, Status, Variant
+from cubinet.observations import Contents
+from cubinet.protocols import Compiled, Compiler, Request
+from cubinet.registry import Workshop, compiler
+from cubinet.store.failures import Failures
+from cubinet.store.layered import Layered
+from cubinet.store.local import LocalLayer, check_trust
+from cubinet.store.memo import Checker
+from cubinet.store.single_flight import SingleFlight
+from cubinet.store.verify import Verification, verify
+
+__all__ = ["Store"]
+
+_HELD_LIMIT = 4096
+
+
+class Store:
+    """Finds compiled kernels, compiles those nobody has, and keeps them.
+
+    Safe in threads, survives `fork`, and pickles as its settings.
+
+    Args:
+        folder: the local layer; the user's cache folder if neither this nor a setting names one.
+        settings: everything else; `Settings.from_env()` if not given.
+        environ: where compilers and their variables are looked for; the process's if not given.
+        fs: the seam for file changes.
+
+    Raises:
+        ConfigError: a setting is wrong, or others can write the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        environ: Mapping[str, str] | None = None,
+        fs: Fs | None = None,
+    ) -> None:
+        settings = settings or Settings.from_env(environ=environ)
+        if folder is not None:
+            settings = replace(settings, dir=os.path.abspath(os.fspath(folder)))
+        self.settings, self._environ, self._fs = settings, environ, fs or Fs()
+        self.folder = settings.folder
+        if settings.trust == "owner":
+            check_trust(self.folder)
+        self.counters = Counters()
+        self._contents = Contents(self._fs)
+        self._local = LocalLayer(self.folder, fs=self._fs, durable=settings.durable, warn=self._damaged)
+        self._checker = Checker(f"{self.folder}/memo", self._contents, fs=self._fs, refresh=settings.refresh)
+        self._layers = Layered(self._local, self._checker, self.counters, strict=settings.strict)
+        self._failures = Failures(self._layers, self._contents)
+        self._flight: SingleFlight[Action, Artifact] = SingleFlight()
+        self._compilers: dict[str, Compiler] = {}
+        self._held: dict[Variant, tuple[object, Artifact]] = {}
+
+    @classmethod
+    def from_env(cls, prefix: str = "", environ: Mapping[str, str] | None = None) -> Self:
+        """A store as the environment and the configuration file say.
+
+        With a prefix, `<PREFIX>_CUBINET_<NAME>` comes before `CUBINET_<NAME>`: an embedding library
+        gives its own name.
+        """
+        return cls(settings=Settings.from_env(prefix, environ), environ=environ)
+
+    # --- lookups
+
+    def find(self, what: Variant | Fingerprint) -> Artifact | None:
+        """The build of a variant, or with a fingerprint; `None` if no layer has it. Never compiles.
+
+        Raises `ConfigError`; for a variant also `ToolchainNotFoundError`.
+        """
+        if isinstance(what, Fingerprint):
+            return self._layers.find(what)
+        checker = self._checker
+        held = what._held  # noqa: SLF001 - the slot exists for this line
+        if held is not None and held[0] is checker.generation and checker.clock() < checker.deadline:
+            return held[1]
+        return self._find(what)
+
+    def _find(self, variant: Variant) -> Artifact | None:
+        generation = self._checker.current()
+        held = self._held.get(variant)
+        if held is not None and held[0] is generation:
+            object.__setattr__(variant, "_held", held)
+            self.counters.add("hit.process")
+            return held[1]
+        start = time.perf_counter()
+        request = self.normalize(variant)
+        if request.uncacheable:
+            self.counters.add("miss.uncacheable")
+            return None
+        artifact = self._layers.lookup(request, action_of(action_parts(request)))
+        if artifact is None:
+            return None
+        self.counters.add(f"hit.{artifact.layer}")
+        self._hold(variant, artifact)
+        return replace(artifact, seconds=time.perf_counter() - start)
+
+    def _hold(self, variant: Variant, artifact: Artifact) -> None:
+        entry = (self._checker.current(), self._layers.as_held(artifact))
+        if len(self._held) >= _HELD_LIMIT:
+            self._held.clear()
+        self._held[variant] = entry
+        object.__setattr__(variant, "_held", entry)
+
+    def get_or_compile(self, variant: Variant) -> Artifact:
+        """The build of a variant, compiled if no layer has it. One compile at a time per variant.
+
+        A store that cannot be read or written costs only the compile: the artifact comes back with
+        the reason in `reason`.
+
+        Raises `CompileError`, `ToolchainNotFoundError`, `ConfigError`.
+        """
+        found = self.find(variant)
+        if found is not None:
+            return found
+        request = self.normalize(variant)
+        parts = action_parts(request)
+        action = action_of(parts)
+        if request.uncacheable:
+            return self._compile(request, action, parts)
+        artifact, mine = self._flight.run(action, lambda: self._locked(request, action, parts))
+        return artifact if mine else self._layers.as_held(artifact)
+
+    def _locked(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> Artifact:
+        """Under the lock of this action: look again, then compile."""
+        with self._local.lock(action.hex) as lock:
+            waited = True
+            try:
+                lock.acquire(self.settings.timeout or None)
+            except (OSError, StoreError, LockTimeoutError):
+                waited = False  # a folder without locks means one more compile, no more
+            if waited:
+                start = time.perf_counter()
+                found = self._layers.lookup(request, action)
+                if found is not None:
+                    self.counters.add(f"hit.{found.layer}")
+                    self._hold(request.variant, found)
+                    return replace(found, seconds=time.perf_counter() - start)
+            self._failures.check(action, request)
+            return self._compile(request, action, parts)
+
+    def _compile(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> Artifact:
+        start = time.perf_counter()
+        try:
+            made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.timeout or None)
+        except CompileError as exc:
+            self.counters.add("failed")
+            if exc.deterministic and not request.uncacheable:
+                self._failures.remember(action, request, exc)
+            raise
+        self.counters.add("compiled")
+        observed = observations_bytes(made.observations)
+        record, blobs = self._record(request, action, parts, made, observed)
+        reason = made.uncacheable
+        if reason:
+            self.counters.add(f"uncacheable.{reason.partition(':')[0]}")
+        else:
+            reason = self._layers.publish(record, blobs)
+        seconds = time.perf_counter() - start
+        more = {role: blobs[ref.digest] for role, ref in record.blobs if role != record.kind}
+        layer = "" if reason else self._local.name
+        artifact = Artifact(record, made.data, Status.COMPILED, layer, seconds, reason, more, self._layers.read)
+        if not reason:
+            self._checker.refresh()  # what was looked at before the compile may be old by now
+            self._checker.remember(record.observations, request.places, observed)
+            self._hold(request.variant, artifact)
+        return artifact
+
+    def _record(
+        self, request: Request, action: Action, parts: list[tuple[str, bytes]], made: Compiled, observed: bytes
+    ) -> tuple[Record, dict[Digest, bytes]]:
+        variant = request.variant
+        contents = {variant.kind: made.data, "source": variant.source_bytes(), "observations": observed}
+        if made.log:
+            contents["log"] = made.log
+        contents.update(made.extra)
+        named = {role: (digest_of(data), data) for role, data in contents.items()}
+        record = Record(
+            fingerprint=fingerprint_of(action, named["observations"][0]),
+            action=action,
+            family=variant.family,
+            name=variant.name,
+            entries=variant.entries,
+            target=variant.target,
+            kind=variant.kind,
+            labels=variant.labels,
+            toolchain=request.toolchain,
+            parts=part_digests(parts),
+            blobs=tuple((role, BlobRef(digest, len(data))) for role, (digest, data) in sorted(named.items())),
+            kernels=made.kernels,
+            seconds=made.seconds,
+            argv=made.argv,
+            host=os.uname().nodename,
+            observations=named["observations"][0],
+            observation_counts=tuple(sorted(Counter(str(o.seen) for o in made.observations).items())),
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            producer=f"cubinet {__version__}",
+            local_only=made.local_only,
+        )
+        return record, dict(named.values())
+
+    # --- parts that callers may need
+
+    def normalize(self, variant: Variant) -> Request:
+        """A variant as its compiler adapter settled it: arguments, roots, whether it can be kept."""
+        return self.compiler(variant.compiler).normalize(variant)
+
+    def action(self, variant: Variant) -> Action:
+        """The action of a variant: everything known before compiling, except header content."""
+        return action_of(action_parts(self.normalize(variant)))
+
+    def compiler(self, name: str) -> Compiler:
+        """The compiler adapter with this name. Raises `PluginError`."""
+        found = self._compilers.get(name)
+        if found is None:
+            environ = os.environ if self._environ is None else self._environ
+            workshop = Workshop(self.settings, environ, f"{self.folder}/tools", self._fs, self._contents)
+            found = self._compilers[name] = compiler(name, workshop)
+        return found
+
+    def publish(self, artifact: Artifact) -> bool:
+        """Store an artifact obtained elsewhere, with all its blobs; `False` if it was there already.
+
+        Raises `ReadOnlyError`, `StoreError`, and `ConfigError` if its bytes are not those of its record.
+        """
+        blobs = {}
+        for role, ref in artifact.record.blobs:
+            data = artifact.read(role)
+            if data is None or digest_of(data) != ref.digest:
+                raise ConfigError("publish", artifact.fingerprint, f"its {role} is not the one its record names")
+            blobs[ref.digest] = data
+        return self._local.publish(artifact.record, blobs)
+
+    def records(self) -> Iterator[Record]:
+        """All records of the local layer, in order of fingerprint. Damaged ones are left out."""
+        for fingerprint in self._local.fingerprints():
+            record = self._local.find(fingerprint)
+            if record is not None:
+                yield record
+
+    def resolve(self, text: str) -> Fingerprint:
+        """The one fingerprint that begins with some hex digits.
+
+        Raises `ConfigError` if there is none, or several.
+        """
+        digits = text.strip().lower()
+        if len(digits) < 4 or set(digits) - set("0123456789abcdef"):
+            raise ConfigError("find fingerprint", repr(text), "expected at least 4 hex digits", "see cubinet ls")
+        found = [name for name in self._local.names("records", digits[:2]) if name.startswith(digits)]
+        if len(found) != 1:
+            what = f"{len(found)} begin so" if found else f"none in {self.folder} begins so"
+            raise ConfigError("find fingerprint", text, what, "give more digits" if found else "see cubinet ls")
+        return Fingerprint(found[0])
+
+    def verify(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Verification:
+        """Read every record and blob; move what is damaged to `bad/`. `progress` gets done and all."""
+        return verify(self._local, progress)
+
+    def refresh(self) -> None:
+        """Look at every file again at the next lookup, though the refresh interval is not over."""
+        self._checker.refresh()
+        self._held.clear()
+
+    def stats(self) -> dict[str, int]:
+        """What happened in this process: hits by layer, misses by reason, compiles, errors."""
+        return self.counters.snapshot()
+
+    def close(self) -> None:
+        """Let go of what is held in memory."""
+        self.refresh()
+        self._local.close()
+
+    def _damaged(self, text: str) -> None:
+        self.counters.add("damaged")
+        self._layers.warn(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        environ = None if self._environ is None else dict(self._environ)
+        return _restore, (type(self), self.settings, environ)
+
+    def __repr__(self) -> str:
+        return f"<Store {self.folder}>"
+
+
+def _restore(cls: type[Store], settings: Settings, environ: dict[str, str] | None) -> Store:
+    return cls(settings=settings, environ=environ)

@@ -1,0 +1,253 @@
+"""Records, manifests and failures as bytes, and back. `docs/reference/record-format.md` is the contract.
+
+Canonical JSON: sorted keys, no blanks, UTF-8. A file begins with its own check sum over everything
+that follows it, so any flipped bit is seen before a field is believed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+
+from cubinet.errors import FormatError
+from cubinet.model import Action, BlobRef, Digest, Fingerprint, Kernel, Program, Record, Target, Toolchain
+
+__all__ = [
+    "FORMAT",
+    "Failure",
+    "decode_failure",
+    "decode_manifest",
+    "decode_record",
+    "encode_failure",
+    "encode_manifest",
+    "encode_record",
+]
+
+FORMAT = 1
+MANIFEST_CANDIDATES = 16
+
+_PREFIX = b'{"_check":"'
+_BODY = len(_PREFIX) + 64  # where the checked bytes start: at the quote that closes the sum
+
+
+def _seal(fields: dict[str, Any]) -> bytes:
+    body = b'",' + msgspec.json.encode(fields, order="sorted")[1:]
+    return _PREFIX + blake3(body).hexdigest().encode() + body + b"\n"
+
+
+def _open(data: bytes, what: str) -> bytes:
+    """The same bytes if their check sum is right."""
+    if not data.startswith(_PREFIX) or data[-1:] != b"\n":
+        raise FormatError(f"read {what}", "", "empty or cut short" if len(data) < _BODY else "not in this format")
+    if blake3(data[_BODY:-1]).hexdigest().encode() != data[len(_PREFIX) : _BODY]:
+        raise FormatError(f"read {what}", "", "its check sum does not match")
+    return data
+
+
+class _Blob(msgspec.Struct):
+    digest: str
+    size: int
+
+
+class _Kernel(msgspec.Struct):
+    name: str
+    symbol: str
+    regs: int | None = None
+    shared: int | None = None
+    local: int | None = None
+    const: int | None = None
+    params: int | None = None
+    spills: int | None = None
+
+
+class _Variant(msgspec.Struct):
+    family: str
+    name: str
+    entries: tuple[str, ...]
+    target: str
+    kind: str
+    labels: dict[str, str]
+
+
+class _Toolchain(msgspec.Struct):
+    name: str
+    version: str
+    identity: str
+    programs: dict[str, str]
+
+
+class _Compile(msgspec.Struct):
+    seconds: float
+    argv: tuple[str, ...]
+    host: str
+
+
+class _Record(msgspec.Struct):
+    format: int
+    fingerprint: str
+    action: str
+    variant: _Variant
+    toolchain: _Toolchain
+    parts: dict[str, str]
+    blobs: dict[str, _Blob]
+    kernels: tuple[_Kernel, ...]
+    compile: _Compile
+    observations_digest: str
+    observations: dict[str, int]
+    created: str
+    producer: str
+    local_only: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+class _Manifest(msgspec.Struct):
+    format: int
+    action: str
+    candidates: tuple[str, ...]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A deterministic compile error: what it was, what the compiler had looked at, until when it counts."""
+
+    format: int
+    action: str
+    subject: str
+    finding: str
+    remedy: str
+    log: str
+    command: tuple[str, ...]
+    toolchain: str
+    observations: str
+    expires: float
+
+
+_record_decoder = msgspec.json.Decoder(_Record)
+_manifest_decoder = msgspec.json.Decoder(_Manifest)
+_failure_decoder = msgspec.json.Decoder(Failure)
+_version_decoder = msgspec.json.Decoder(_Versioned)
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, what: str) -> Any:
+    _open(data, what)
+    try:
+        found = decoder.decode(data)
+    except msgspec.DecodeError as exc:
+        try:
+            found = _version_decoder.decode(data)
+        except msgspec.DecodeError:
+            found = None
+        if found is None or found.format <= FORMAT:
+            raise FormatError(f"read {what}", "", str(exc)) from exc
+    if found.format > FORMAT:
+        raise NewerFormatError(f"read {what}", "", f"format {found.format}, this release knows {FORMAT}", "upgrade cubinet")
+    return found
+
+
+class NewerFormatError(FormatError):
+    """Whole, but written by a newer release: left alone."""
+
+
+def encode_record(record: Record) -> bytes:
+    """A record as the bytes of its file."""
+    tools = record.toolchain
+    fields = {
+        "format": FORMAT,
+        "fingerprint": record.fingerprint.hex,
+        "action": record.action.hex,
+        "variant": {
+            "family": record.family,
+            "name": record.name,
+            "entries": record.entries,
+            "target": str(record.target),
+            "kind": record.kind,
+            "labels": dict(record.labels),
+        },
+        "toolchain": {
+            "name": tools.name,
+            "version": tools.version,
+            "identity": str(tools.identity),
+            "programs": {program.role: str(program.digest) for program in tools.programs},
+        },
+        "parts": dict(record.parts),
+        "blobs": {role: {"digest": str(ref.digest), "size": ref.size} for role, ref in record.blobs},
+        "kernels": [
+            {name: getattr(kernel, name) for name in kernel.__slots__ if getattr(kernel, name) is not None}
+            for kernel in record.kernels
+        ],
+        "compile": {"seconds": round(record.seconds, 6), "argv": record.argv, "host": record.host},
+        "observations_digest": str(record.observations),
+        "observations": dict(record.observation_counts),
+        "created": record.created,
+        "producer": record.producer,
+    }
+    if record.local_only:
+        fields["local_only"] = record.local_only
+    return _seal(fields)
+
+
+def decode_record(data: bytes) -> Record:
+    """The inverse. Raises `FormatError`, `NewerFormatError` for a newer one."""
+    wire: _Record = _decode(_record_decoder, data, "record")
+    try:
+        return Record(
+            fingerprint=Fingerprint(wire.fingerprint),
+            action=Action(wire.action),
+            family=wire.variant.family,
+            name=wire.variant.name,
+            entries=wire.variant.entries,
+            target=Target.parse(wire.variant.target),
+            kind=wire.variant.kind,
+            labels=tuple(sorted(wire.variant.labels.items())),
+            toolchain=Toolchain(
+                wire.toolchain.name,
+                wire.toolchain.version,
+                Digest.parse(wire.toolchain.identity),
+                tuple(Program(role, "", Digest.parse(d)) for role, d in sorted(wire.toolchain.programs.items())),
+            ),
+            parts=tuple(wire.parts.items()),
+            blobs=tuple((role, BlobRef(Digest.parse(b.digest), b.size)) for role, b in wire.blobs.items()),
+            kernels=tuple(
+                Kernel(k.name, k.symbol, k.regs, k.shared, k.local, k.const, k.params, k.spills) for k in wire.kernels
+            ),
+            seconds=wire.compile.seconds,
+            argv=wire.compile.argv,
+            host=wire.compile.host,
+            observations=Digest.parse(wire.observations_digest),
+            observation_counts=tuple(sorted(wire.observations.items())),
+            created=wire.created,
+            producer=wire.producer,
+            local_only=wire.local_only,
+        )
+    except ValueError as exc:  # ConfigError of a malformed digest or target
+        raise FormatError("read record", "", str(exc)) from exc
+
+
+def encode_manifest(action: Action, candidates: tuple[Digest, ...]) -> bytes:
+    """The newest `MANIFEST_CANDIDATES` observation sets of an action, newest first."""
+    names = [c.hex for c in candidates[:MANIFEST_CANDIDATES]]
+    return _seal({"format": FORMAT, "action": action.hex, "candidates": names})
+
+
+def decode_manifest(data: bytes) -> tuple[Action, tuple[Digest, ...]]:
+    """The inverse. Raises `FormatError`."""
+    wire: _Manifest = _decode(_manifest_decoder, data, "manifest")
+    try:
+        return Action(wire.action), tuple(Digest(c) for c in wire.candidates[:MANIFEST_CANDIDATES])
+    except ValueError as exc:
+        raise FormatError("read manifest", "", str(exc)) from exc
+
+
+def encode_failure(failure: Failure) -> bytes:
+    """A failure as the bytes of its file."""
+    return _seal(msgspec.structs.asdict(failure))
+
+
+def decode_failure(data: bytes) -> Failure:
+    """The inverse. Raises `FormatError`."""
+    found: Failure = _decode(_failure_decoder, data, "failure")
+    return found

@@ -1,0 +1,103 @@
+"""The lookup over layers, and what is done when a layer fails: this policy is nowhere else.
+
+A layer in trouble costs a miss, a count and one warning, never the build; `strict` raises instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from cubinet.errors import StoreError
+from cubinet.events import Counters
+from cubinet.fingerprint import fingerprint_of
+from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record
+from cubinet.protocols import Request
+from cubinet.store.format import Failure
+from cubinet.store.local import LocalLayer
+from cubinet.store.memo import Checker
+
+__all__ = ["Layered"]
+
+T = TypeVar("T")
+log = logging.getLogger("cubinet.store")
+
+
+class Layered:
+    """One local layer today; the order of layers is this class's business alone."""
+
+    def __init__(self, local: LocalLayer, checker: Checker, counters: Counters, *, strict: bool) -> None:
+        self.local, self.checker, self.counters, self.strict = local, checker, counters, strict
+
+    def warn(self, text: str) -> None:
+        """Say something once a process."""
+        if self.counters.first(text):
+            log.warning("%s", text)
+
+    def attempt(self, what: str, call: Callable[[], T], otherwise: T) -> tuple[T, str]:
+        """Do something with a layer; on trouble go on with `otherwise` and say why."""
+        try:
+            return call(), ""
+        except StoreError as exc:
+            if self.strict:
+                raise
+            self.counters.add(f"error.{what}")
+            self.warn(str(exc))
+            return otherwise, str(exc)
+
+    def lookup(self, request: Request, action: Action) -> Artifact | None:
+        """The build of a request whose observations hold here, newest first."""
+        none: tuple[Digest, ...] = ()
+        candidates, _ = self.attempt("read", lambda: self.local.candidates(action), none)
+        reason = "no build of this action" if not candidates else "observations differ"
+        for observations in candidates:
+            if self.checker.holds(observations, request.places, lambda o=observations: self._observations(o)):  # type: ignore[misc]
+                artifact = self.find(fingerprint_of(action, observations))
+                if artifact is not None:
+                    return artifact
+                reason = "its record or blob is gone"
+        self.counters.add(f"miss.{reason}")
+        return None
+
+    def _observations(self, digest: Digest) -> bytes | None:
+        # The size is not known from the digest: read_named verifies by content alone.
+        return self.attempt("read", lambda: self.local.read_named(digest), None)[0]
+
+    def find(self, fingerprint: Fingerprint) -> Artifact | None:
+        """The build with this fingerprint, verified."""
+        record, _ = self.attempt("read", lambda: self.local.find(fingerprint), None)
+        if record is None:
+            return None
+        ref = record.blob(record.kind)
+        data = self.attempt("read", lambda: self.local.read(ref), None)[0] if ref else None
+        if data is None:
+            # A record without its blob would stand in the way of the rebuild.
+            self.local.quarantine("records", fingerprint.hex, ".json", "its blob is gone or damaged")
+            return None
+        return Artifact(record, data, layer=self.local.name, _reader=self.read)
+
+    def read(self, ref: BlobRef) -> bytes:
+        """A further blob of a record. Raises `StoreError` if no layer has it whole."""
+        data = self.local.read(ref)
+        if data is None:
+            raise StoreError("read blob", ref.digest, "gone or damaged", "run cubinet verify")
+        return data
+
+    def publish(self, record: Record, blobs: Mapping[Digest, bytes]) -> str:
+        """Store a build; why it was not stored, or an empty text."""
+        fresh, why = self.attempt("publish", lambda: self.local.publish(record, blobs), False)
+        if not why and not fresh:
+            first, _ = self.attempt("read", lambda: self.local.find(record.fingerprint), None)
+            if first and first.blob(first.kind) != record.blob(record.kind):
+                self.counters.add("nondeterministic")
+        return why
+
+    def remember_failure(self, failure: Failure) -> None:
+        """Note a compile error for a minute, if that is possible."""
+        self.attempt("publish", lambda: self.local.remember_failure(failure), None)
+
+    def as_held(self, artifact: Artifact) -> Artifact:
+        """The same artifact as a later lookup in this process reports it."""
+        return replace(artifact, status=type(artifact.status).HIT, layer="process", seconds=0.0)

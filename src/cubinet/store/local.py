@@ -1,0 +1,403 @@
+"""The local layer: a folder on a local disk. `docs/reference/store-layout.md` is the contract.
+
+Publishing writes a temporary file, flushes it and gives it its final name by `link`, which fails if
+the name is taken: the first one wins and a reader never sees half a file. Blobs come first, then the
+record, then the manifest. Everything read is verified; what is wrong moves to `bad/` and is a miss.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from blake3 import blake3
+
+from cubinet._fs import Fs
+from cubinet.errors import ConfigError, FormatError, ReadOnlyError, StoreError
+from cubinet.fingerprint import fingerprint_of
+from cubinet.model import Action, BlobRef, Digest, Fingerprint, Record
+from cubinet.store.format import (
+    Failure,
+    NewerFormatError,
+    decode_failure,
+    decode_manifest,
+    decode_record,
+    encode_failure,
+    encode_manifest,
+    encode_record,
+)
+from cubinet.store.lock import FileLock
+
+__all__ = ["STORE_VERSION", "LocalLayer", "check_trust"]
+
+STORE_VERSION = 1
+_VERSION_TEXT = "cubinet-store "
+_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache made by cubinet.\n"
+_RECORD_LIMIT = 64 << 20
+_BAD_LIMIT = 64
+_LEFTOVER_SECONDS = 3600.0
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
+
+_serial = itertools.count()
+
+
+def check_trust(folder: str) -> None:
+    """Refuse a folder that somebody else could have written into. Fine if it is not there yet.
+
+    Raises `ConfigError`.
+    """
+    path = os.path.abspath(folder)
+    while True:
+        try:
+            info = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            info = None
+        except OSError as exc:
+            raise ConfigError("use store folder", folder, f"{path}: {exc.strerror}") from exc
+        if info is not None:
+            writable = info.st_mode & (0o022 if path == os.path.abspath(folder) else 0o002)
+            sticky = info.st_mode & 0o1000 and path != os.path.abspath(folder)
+            if info.st_uid not in (0, os.geteuid()):
+                finding = f"{path} belongs to user {info.st_uid}, not to you"
+            elif writable and not sticky:
+                finding = f"others can write {path} (mode {info.st_mode & 0o7777:04o})"
+            else:
+                finding = ""
+            if finding:
+                raise ConfigError(
+                    "use store folder", folder, finding, "chmod go-w it, name another, or say CUBINET_TRUST=open"
+                )
+        parent = os.path.dirname(path)
+        if parent == path:
+            return
+        path = parent
+
+
+class LocalLayer:
+    """A folder of records and blobs.
+
+    Args:
+        folder: where; made when first written to.
+        durable: flush files and folders to disk before they count as published.
+        now: the clock, seconds since the epoch.
+        warn: called with a sentence when something was quarantined.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        fs: Fs | None = None,
+        durable: bool = True,
+        now: Callable[[], float] = time.time,
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.folder, self.fs, self.durable, self.now, self.warn = folder, fs or Fs(), durable, now, warn
+        self._ready = False
+        self._version_checked = False
+
+    # --- reading
+
+    def find(self, fingerprint: Fingerprint) -> Record | None:
+        """The record of a fingerprint, checked; `None` if there is none, or a damaged one."""
+        name = fingerprint.hex
+        data = self._read(self._path("records", name, ".json"), _RECORD_LIMIT)
+        if data is None:
+            return None
+        try:
+            record = decode_record(data)
+            if record.fingerprint != fingerprint:
+                raise FormatError("read record", name, f"it is the record of {record.fingerprint}")
+            if fingerprint_of(record.action, record.observations) != fingerprint:
+                raise FormatError("read record", name, "its parts do not give its fingerprint")
+        except NewerFormatError:
+            return None
+        except FormatError as exc:
+            self.quarantine("records", name, ".json", str(exc))
+            return None
+        return record
+
+    def read(self, ref: BlobRef) -> bytes | None:
+        """The verified bytes of a blob; `None` if it is gone or damaged."""
+        name = ref.digest.hex
+        data = self._read(self._path("blobs", name), ref.size)
+        if data is not None and len(data) == ref.size and blake3(data).hexdigest() == name:
+            return data
+        if data is not None or self._read(self._path("blobs", name), None) is not None:
+            self.quarantine("blobs", name, "", f"its {ref.size} bytes do not have their digest")
+        return None
+
+    def read_named(self, digest: Digest) -> bytes | None:
+        """The verified bytes of a blob whose size is not known beforehand."""
+        data = self._read(self._path("blobs", digest.hex), None)
+        if data is not None and blake3(data).hexdigest() != digest.hex:
+            self.quarantine("blobs", digest.hex, "", f"its {len(data)} bytes do not have their digest")
+            return None
+        return data
+
+    def candidates(self, action: Action) -> tuple[Digest, ...]:
+        """Observation sets seen with an action, newest first."""
+        data = self._read(self._path("manifests", action.hex, ".json"), _RECORD_LIMIT)
+        if data is None:
+            return ()
+        try:
+            found, candidates = decode_manifest(data)
+        except NewerFormatError:
+            return ()
+        except FormatError as exc:
+            self.quarantine("manifests", action.hex, ".json", str(exc))
+            return ()
+        return candidates if found == action else ()
+
+    def failure(self, action: Action) -> Failure | None:
+        """A remembered compile error that has not run out."""
+        data = self._read(self._path("failures", action.hex, ".json"), _RECORD_LIMIT)
+        if data is None:
+            return None
+        try:
+            found = decode_failure(data)
+        except FormatError:
+            found = None
+        if found is None or found.action != action.hex or not self.now() < found.expires < self.now() + 61:
+            self.fs.discard(self._path("failures", action.hex, ".json"))
+            return None
+        return found
+
+    def fingerprints(self) -> Iterator[Fingerprint]:
+        """All records, in no order."""
+        for name in self.names("records"):
+            yield Fingerprint(name)
+
+    def names(self, kind: str, fan_out: str | None = None) -> Iterator[str]:
+        """The hex names in one of the fanned-out folders, or in one fan of it."""
+        fans = [fan_out] if fan_out else sorted(self.fs.list(f"{self.folder}/{kind}"))
+        for fan in fans:
+            for name in sorted(self.fs.list(f"{self.folder}/{kind}/{fan}")):
+                stem = name.removesuffix(".json")
+                if len(stem) == 64 and stem[:2] == fan and not set(stem) - set("0123456789abcdef"):
+                    yield stem
+
+    def _path(self, kind: str, name: str, suffix: str = "") -> str:
+        return f"{self.folder}/{kind}/{name[:2]}/{name}{suffix}"
+
+    def _read(self, path: str, limit: int | None) -> bytes | None:
+        if not self._version_checked:
+            self._check_version()
+        try:
+            return self.fs.read(path, limit)
+        except ValueError:  # larger than it can be
+            return None
+        except OSError as exc:
+            if exc.errno in _GONE:
+                return None
+            raise StoreError("read", path, exc.strerror or str(exc), "see cubinet doctor") from exc
+
+    def _check_version(self) -> None:
+        try:
+            text = self.fs.read(f"{self.folder}/VERSION", 200).decode("ascii", "replace").strip()
+        except ValueError:
+            text = "a file of more than 200 bytes"
+        except OSError:
+            return  # no store yet, or one we cannot read: the caller will see
+        number = text.removeprefix(_VERSION_TEXT)
+        if number != str(STORE_VERSION):
+            newer = text.startswith(_VERSION_TEXT) and number.isdigit()
+            raise FormatError(
+                "use store",
+                self.folder,
+                f"its VERSION is {text[:40]!r}, this release knows {_VERSION_TEXT}{STORE_VERSION}",
+                "upgrade cubinet, or name another folder" if newer else "name another folder",
+            )
+        self._version_checked = True
+
+    # --- writing
+
+    def publish(self, record: Record, blobs: Mapping[Digest, bytes]) -> bool:
+        """Store a build; `False` if the fingerprint was there already. See `Layer.publish`."""
+        with self._writing("publish", record.fingerprint):
+            self._prepare()
+            for digest, data in blobs.items():
+                self._publish_blob(digest, data)
+            # record after its blobs: a reader that sees it must find them
+            fresh = self._publish_file("records", record.fingerprint.hex, ".json", encode_record(record))
+            self._add_candidate(record.action, record.observations)
+            return fresh
+
+    def remember_failure(self, failure: Failure) -> None:
+        """Note a deterministic compile error for a minute."""
+        with self._writing("remember failure of", failure.action):
+            self._prepare()
+            self._replace("failures", failure.action, encode_failure(failure))
+
+    def forget_failure(self, action: Action) -> None:
+        """Drop a remembered compile error, if there is one."""
+        self.fs.discard(self._path("failures", action.hex, ".json"))
+
+    def lock(self, name: str) -> FileLock:
+        """A lock among the processes of this host. Entering it may raise `OSError`."""
+        return FileLock(self.fs, f"{self.folder}/locks/{name}", prepare=self._prepare)
+
+    def quarantine(self, kind: str, name: str, suffix: str, why: str) -> None:
+        """Move a file that is wrong out of the way, if the layer can be written."""
+        target = f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}"
+        try:
+            self.fs.mkdir(f"{self.folder}/bad")
+            self.fs.rename(self._path(kind, name, suffix), target)
+            kept = sorted(self.fs.list(f"{self.folder}/bad"), key=lambda n: n.rpartition("-")[2])
+            for old in kept[:-_BAD_LIMIT]:
+                self.fs.discard(f"{self.folder}/bad/{old}")
+        except OSError:
+            self.warn(f"{kind[:-1]} {name} is damaged and cannot be moved away: {why}")
+            return
+        self.warn(f"{kind[:-1]} {name} was damaged and is now in {self.folder}/bad: {why}")
+
+    def close(self) -> None:
+        """Nothing is held open between calls."""
+
+    def writable(self) -> str:
+        """Why the layer cannot be written, or an empty text; leaves nothing behind but the folder."""
+        try:
+            self._ready = False
+            self._prepare()
+            path = self._temporary()
+            self.fs.create(path, b"cubinet", sync=False)
+            self.fs.unlink(path)
+        except OSError as exc:
+            return exc.strerror or str(exc)
+        except StoreError as exc:
+            return str(exc)
+        return ""
+
+    def _writing(self, action: str, subject: object) -> _Writing:
+        return _Writing(self, action, subject)
+
+    def _prepare(self) -> None:
+        if self._ready:
+            return
+        self._check_version()
+        for name in ("", "/tmp", "/locks"):  # noqa: S108 - a folder of the store, not the system's
+            self.fs.mkdir(self.folder + name)
+        for name, data in (("CACHEDIR.TAG", _TAG), ("VERSION", f"{_VERSION_TEXT}{STORE_VERSION}\n".encode())):
+            path = f"{self.folder}/{name}"
+            if not os.path.exists(path):
+                self._link_new(data, path)
+        self._sweep()
+        self._ready = self._version_checked = True
+
+    def _sweep(self) -> None:
+        """Remove temporary files that a killed process left more than an hour ago."""
+        for name in self.fs.list(f"{self.folder}/tmp"):
+            path = f"{self.folder}/tmp/{name}"
+            try:
+                if self.fs.stat(path).st_mtime < self.now() - _LEFTOVER_SECONDS:
+                    self.fs.unlink(path)
+            except OSError:  # another process was quicker
+                continue
+
+    def _temporary(self) -> str:
+        node = os.uname().nodename.replace("/", "_")[:64]
+        return f"{self.folder}/tmp/{node}-{os.getpid()}-{threading.get_ident()}-{next(_serial)}-{os.urandom(4).hex()}"
+
+    def _publish_blob(self, digest: Digest, data: bytes) -> None:
+        # A blob that is there is never written again, but one that is damaged must not stay either.
+        try:
+            there = self.fs.read(self._path("blobs", digest.hex), len(data))
+        except FileNotFoundError:
+            there = None
+        except ValueError:
+            there = b""
+        if there == data:
+            return
+        if there is not None:
+            self.quarantine("blobs", digest.hex, "", "it was damaged when the same blob was published again")
+        self._publish_file("blobs", digest.hex, "", data)
+
+    def _publish_file(self, kind: str, name: str, suffix: str, data: bytes) -> bool:
+        path = self._path(kind, name, suffix)
+        for _ in range(2):
+            try:
+                fresh = self._link_new(data, path)
+            except FileNotFoundError:  # the fan-out folder is not there yet, or the store was deleted
+                self.fs.mkdir(os.path.dirname(path))
+                self.fs.mkdir(f"{self.folder}/tmp")
+                continue
+            if fresh and self.durable:
+                self.fs.sync_folder(os.path.dirname(path))
+            return fresh
+        return self._link_new(data, path)
+
+    def _link_new(self, data: bytes, path: str) -> bool:
+        """Give data a name unless it is taken."""
+        temporary = self._temporary()
+        self.fs.create(temporary, data, sync=self.durable)
+        try:
+            self.fs.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as exc:
+            if self._was_linked(temporary):
+                return True  # the reply was lost, not the link
+            if exc.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK) or os.path.exists(path):
+                raise
+            self.fs.rename(temporary, path)  # a file system without hard links
+        finally:
+            self.fs.discard(temporary)
+        return True
+
+    def _was_linked(self, temporary: str) -> bool:
+        try:
+            return self.fs.stat(temporary).st_nlink > 1
+        except OSError:
+            return False
+
+    def _replace(self, kind: str, name: str, data: bytes) -> None:
+        path, temporary = self._path(kind, name, ".json"), self._temporary()
+        self.fs.create(temporary, data, sync=False)
+        try:
+            try:
+                self.fs.rename(temporary, path)
+            except FileNotFoundError:
+                self.fs.mkdir(os.path.dirname(path))
+                self.fs.rename(temporary, path)
+        except BaseException:
+            self.fs.discard(temporary)
+            raise
+
+    def _add_candidate(self, action: Action, observations: Digest) -> None:
+        old = self.candidates(action)
+        if old[:1] != (observations,):
+            rest = tuple(c for c in old if c != observations)
+            self._replace("manifests", action.hex, encode_manifest(action, (observations, *rest)))
+
+    def promote(self, action: Action, observations: Digest) -> None:
+        """Put a candidate in front again after a rebuild found its record in place."""
+        with self._writing("update manifest of", action):
+            self._prepare()
+            self._add_candidate(action, observations)
+
+
+class _Writing:
+    """Turns the system's refusals into ours, and starts over once if the folder vanished."""
+
+    def __init__(self, layer: LocalLayer, action: str, subject: object) -> None:
+        self.layer, self.action, self.subject = layer, action, subject
+
+    def __enter__(self) -> None:
+        if self.layer._ready and not os.path.isdir(f"{self.layer.folder}/tmp"):  # noqa: SLF001
+            self.layer._ready = False  # noqa: SLF001 - deleted under our feet
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        if not isinstance(exc, OSError) or isinstance(exc, StoreError):
+            return
+        why = exc.strerror or str(exc)
+        if exc.errno in _READ_ONLY:
+            raise ReadOnlyError(self.action, self.subject, f"{self.layer.folder}: {why}", "see cubinet doctor") from exc
+        remedy = "make room, or name another folder" if exc.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise StoreError(self.action, self.subject, f"{self.layer.folder}: {why}", remedy) from exc
