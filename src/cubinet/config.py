@@ -133,9 +133,7 @@ def _read_file(environ: Mapping[str, str]) -> dict[str, Any]:
     except OSError as exc:
         raise ConfigError("read configuration", path, exc.strerror or str(exc)) from exc
     if info.st_mode & 0o022 or info.st_uid not in (0, os.getuid()):
-        raise ConfigError(
-            "use configuration", path, "others can write it, and settings name programs", "chmod go-w it"
-        )
+        raise ConfigError("use configuration", path, "others can write it, and settings name programs", "chmod go-w it")
     import tomllib
 
     try:

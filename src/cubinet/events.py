@@ -10,7 +10,7 @@ __all__ = ["Counters"]
 
 
 class Counters:
-    """Named counts: `hit.process`, `hit.local`, `miss.<reason>`, `compiled`, `error.<what>`, …
+    """Counts by name: `hit.process`, `hit.local`, `miss.<reason>`, `compiled`, `error.<what>` and others.
 
     Safe in threads; a forked child starts from zero.
     """

@@ -46,7 +46,7 @@ def encode(parts: Iterable[tuple[str, bytes]]) -> bytes:
     Each part is: length of the name, name, length of the value, value; lengths are unsigned 64-bit
     little-endian, names UTF-8.
     """
-    out = []
+    out: list[bytes] = []
     for name, value in parts:
         label = name.encode()
         out += (len(label).to_bytes(8, "little"), label, len(value).to_bytes(8, "little"), value)
@@ -93,11 +93,13 @@ def observations_bytes(observations: Iterable[Observation]) -> bytes:
     A line is `<how> <64 hex digits or -> <name>`; in the name `%`, newline and NUL are
     percent-encoded. The bytes are stored as a blob, so their digest names the set.
     """
-    lines = sorted({
-        f"{o.name.replace('%', '%25').replace(chr(10), '%0A').replace(chr(0), '%00')}\0{o.seen}"
-        f" {o.digest.hex if o.digest else '-'}"
-        for o in observations
-    })
+    lines = sorted(
+        {
+            f"{o.name.replace('%', '%25').replace(chr(10), '%0A').replace(chr(0), '%00')}\0{o.seen}"
+            f" {o.digest.hex if o.digest else '-'}"
+            for o in observations
+        }
+    )
     out = ["cubinet-observations 1\n"]
     for line in lines:
         name, _, rest = line.partition("\0")

@@ -35,8 +35,9 @@ _SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\.(cu|cpp|cc|cxx|c
 _ARCH = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 OUTPUT_KINDS = ("cubin", "ptx", "fatbin")
-RESERVED_LABELS = re.compile(r"src|work|file|hostlib|(toolkit|host)[0-9]*")
-"""Labels Cubinet gives out itself: the source's folder, the toolkit's headers, the host compiler's."""
+RESERVED_LABELS = re.compile(r"src|work|file|hostlib|(toolkit|host|pre)[0-9]*")
+"""Labels Cubinet gives out itself: the source's folder, files given by `-include`, the
+toolkit's headers, the host compiler's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -362,6 +363,7 @@ class Artifact:
             nowhere.
         seconds: time the lookup took, wall clock.
         reason: why a compiled result was not stored; empty if it was.
+        messages: what the compiler said just now, with the caller's file names; empty on a hit.
     """
 
     record: Record
@@ -370,6 +372,7 @@ class Artifact:
     layer: str = ""
     seconds: float = 0.0
     reason: str = ""
+    messages: str = field(default="", repr=False)
     _more: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _reader: Callable[[BlobRef], bytes] | None = field(default=None, repr=False, compare=False)
 

@@ -24,7 +24,16 @@ from cubinet._fs import Fs
 from cubinet.errors import FormatError
 from cubinet.model import Digest, Observation, Seen
 
-__all__ = ["Contents", "Difference", "Sheet", "Stamp", "TreeTooLargeError", "path_of", "read_observations", "tree_digest"]
+__all__ = [
+    "Contents",
+    "Difference",
+    "Sheet",
+    "Stamp",
+    "TreeTooLargeError",
+    "path_of",
+    "read_observations",
+    "tree_digest",
+]
 
 YOUNG_NS = 2_000_000_000
 """A file touched less than this long ago may be written again within the same clock tick."""
@@ -33,7 +42,22 @@ TREE_LIMIT = 20_000
 """Files in a folder that is hashed whole; beyond it the result is not cacheable."""
 
 _LOCAL_KINDS = frozenset(
-    "ext2 ext3 ext4 xfs btrfs tmpfs ramfs overlay zfs f2fs bcachefs squashfs erofs iso9660".split()
+    [
+        "ext2",
+        "ext3",
+        "ext4",
+        "xfs",
+        "btrfs",
+        "tmpfs",
+        "ramfs",
+        "overlay",
+        "zfs",
+        "f2fs",
+        "bcachefs",
+        "squashfs",
+        "erofs",
+        "iso9660",
+    ]
 )
 _FIELDS = attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 _HEAD = "cubinet-observations 1"
@@ -111,7 +135,9 @@ class Mounts:
                         self._kinds.append((point.rstrip("/") + "/", after.split(" ")[0]))
             except (OSError, IndexError):
                 return ""
-        best = max((row for row in self._kinds if (path + "/").startswith(row[0])), key=lambda r: len(r[0]), default=("", ""))
+        best = max(
+            (row for row in self._kinds if (path + "/").startswith(row[0])), key=lambda r: len(r[0]), default=("", "")
+        )
         return best[1]
 
 

@@ -61,6 +61,8 @@ class Compiled:
         local_only: why it must stay in the local layer, or empty.
         widened: whether whole folders stand in for single looks, because the recorder was not
             trusted.
+        messages: the log with the caller's file names.
+        extra: further blobs by role.
     """
 
     data: bytes
@@ -72,6 +74,7 @@ class Compiled:
     uncacheable: str = ""
     local_only: str = ""
     widened: bool = False
+    messages: str = ""
     extra: Mapping[str, bytes] = field(default_factory=dict)
 
 

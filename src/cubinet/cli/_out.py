@@ -43,10 +43,7 @@ KERNEL_HEADS = ("kernel", "registers", "shared", "local", "constant", "parameter
 
 def kernel_rows(kernels: Sequence[Kernel], width: int = 60) -> list[tuple[object, ...]]:
     """Rows for a table of kernels; long names are cut in the middle."""
-    return [
-        (_short(k.name, width), k.regs, k.shared, k.local, k.const, k.params, k.spills)
-        for k in kernels
-    ]
+    return [(_short(k.name, width), k.regs, k.shared, k.local, k.const, k.params, k.spills) for k in kernels]
 
 
 def _short(text: str, width: int) -> str:

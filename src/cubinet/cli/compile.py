@@ -80,6 +80,8 @@ def compile_file(
         else:
             click.echo(f"miss: no layer has {file} for {variant.target.arch}", err=True)
         return 3
+    if artifact.messages:
+        click.echo(artifact.messages.rstrip("\n"), err=True)
     if output:
         _write(output, artifact.data)
     if as_json:
@@ -167,9 +169,6 @@ def _found(store: Store, artifact: Artifact, seconds: float) -> dict[str, Any]:
 
 def _print(store: Store, file: str, artifact: Artifact, seconds: float) -> None:
     record = artifact.record
-    log = artifact.read("log") if artifact.status == "compiled" else None
-    if log:
-        click.echo(log.decode(errors="replace").rstrip("\n"), err=True)
     ref = record.blob(record.kind)
     size = ref.size if ref else 0
     took = f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -128,7 +128,7 @@ _DROPPED = (
     _drop(_TALK, "verbose2", "-v2", since="13.5"),
     _drop(_TALK, "time", form=Form.VALUE),
     _drop(_TALK, "fdevice-time-trace", form=Form.VALUE),
-    _drop(_TALK, "fdevice-time-trace-granularity", form=Form.VALUE, since="13.5"),
+    _drop(_TALK, "fdevice-time-trace-granularity", form=Form.NUMBER, since="13.5"),
     _drop(_TALK, "Wno-deprecated-gpu-targets"),
     _drop(_PARALLEL, "threads", "-t", form=Form.NUMBER, attached=r"\d+"),
     _drop(_PARALLEL, "jobserver"),

@@ -7,7 +7,7 @@ import os
 import re
 import stat as modes
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cubinet.compilers._recorder import Event
 from cubinet.model import Digest, Observation, Root, Seen
@@ -73,14 +73,82 @@ class Observed:
     distrust: str = ""
 
 
+@dataclass(slots=True)
+class _Looks:
+    """What has been seen so far: names by kind, and whatever forbids keeping the result."""
+
+    scene: Scene
+    reads: dict[str, Stamp] = field(default_factory=dict)
+    present: dict[str, None] = field(default_factory=dict)
+    absent: dict[str, None] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+
+    def by_front_end(self, event: Event) -> None:
+        """Every look of a front end is a look at sources."""
+        name = self.scene.name_of(event.path)
+        if name is None:
+            return
+        if event.op == "W":
+            self.trouble.append(f"the compiler wrote outside its folder: {event.path}")
+        elif event.op == "A":
+            if event.error in (errno.EACCES, errno.ELOOP, errno.EIO):
+                self.trouble.append(f"{event.path} could not be looked at: {os.strerror(event.error)}")
+            elif event.error != errno.ENAMETOOLONG:
+                self.absent[name] = None
+        elif event.op in "DL":
+            self.trouble.append(f"the compiler listed or loaded {event.path}")
+        elif modes.S_ISDIR(event.mode):
+            self.present[name.rstrip("/") + "/"] = None
+        elif event.op == "R":
+            if self.reads.setdefault(name, event.stamp) != event.stamp:
+                self.trouble.append(f"{name} changed while compiling")
+        elif event.op == "P":
+            self.present[name] = None
+
+    def by_other(self, event: Event, program: str) -> None:
+        """Drivers, code generators and shells may read their own files and each other's, nothing else."""
+        if event.op == "A" and os.path.basename(event.path) == _SPECS:
+            lib = self.scene.places.get("hostlib", "")
+            if lib and event.path.startswith(os.path.dirname(lib)):
+                self.absent[f"hostlib:{os.path.relpath(event.path, lib)}"] = None
+            return
+        if event.op not in "RL" or not event.path.startswith("/") or modes.S_ISDIR(event.mode) or event.error:
+            return
+        if event.path.startswith((self.scene.folder + "/", *_IGNORED)):
+            return
+        if os.path.realpath(event.path) not in self.scene.programs:
+            by = os.path.basename(program) or "a program"
+            self.trouble.append(f"{by} read {event.path}, which nothing accounts for")
+
+    def settle(self, contents: Contents, started_ns: int) -> tuple[tuple[Observation, ...], str]:
+        """The observations, and what changed since the compiler looked."""
+        out: list[Observation] = []
+        changed: list[str] = []
+        places = self.scene.places
+        for name, stamp in self.reads.items():
+            found = contents.digest(path_of(name, places) or "")
+            if found is None or found[0] != stamp or stamp[4] > started_ns:
+                changed.append(f"{name} changed while compiling")
+            if found is not None:
+                out.append(Observation(name, Seen.READ, Digest(found[1])))
+        for name in self.present:
+            if name in self.reads:
+                continue
+            if not still_present(path_of(name, places) or ""):
+                changed.append(f"{name} went away while compiling")
+            out.append(Observation(name, Seen.PRESENT))
+        for name in self.absent:
+            if os.path.exists(path_of(name, places) or ""):
+                changed.append(f"{name} appeared while compiling")
+            out.append(Observation(name, Seen.ABSENT))
+        return tuple(out), changed[0] if changed else ""
+
+
 def observe(events: Iterable[Event], scene: Scene, contents: Contents, started_ns: int) -> Observed:
     """Turn events into observations; check that nothing changed since the compiler looked."""
-    reads: dict[str, Stamp] = {}
-    present: dict[str, None] = {}
-    absent: dict[str, None] = {}
+    looks = _Looks(scene)
     programs: dict[int, str] = {}
     starting: dict[int, str] = {}
-    trouble: list[str] = []
     for event in events:
         if event.op == "S":
             programs[event.pid] = event.path
@@ -89,109 +157,33 @@ def observe(events: Iterable[Event], scene: Scene, contents: Contents, started_n
             starting[event.pid] = event.path
         elif event.op == "F":
             starting.pop(event.pid, None)
+        elif programs.get(event.pid) in scene.front_ends:
+            looks.by_front_end(event)
         else:
-            by = programs.get(event.pid, "")
-            if by in scene.front_ends:
-                _look(event, scene, reads, present, absent, trouble)
-            else:
-                _driver(event, scene, by, absent, trouble)
-    unknown = [p for p in programs.values() if p not in scene.programs and os.path.basename(p) not in scene.carriers]
-    if unknown:
-        trouble.append(f"a program ran that does not belong to the toolchain: {unknown[0]}")
+            looks.by_other(event, programs.get(event.pid, ""))
+    for program in programs.values():
+        if program not in scene.programs and os.path.basename(program) not in scene.carriers:
+            looks.trouble.append(f"a program ran that does not belong to the toolchain: {program}")
     distrust = ""
     if starting:
         distrust = f"{next(iter(starting.values()))} ran unrecorded (a static program?)"
     elif not set(programs.values()) & set(scene.front_ends):
         distrust = "the front end ran unrecorded"
-    observations, changed = _settle(reads, present, absent, scene, contents, started_ns)
-    outside = next((o.name for o in observations if o.name.startswith("file:")), "")
-    return Observed(
-        observations,
-        uncacheable=changed or (trouble[0] if trouble else ""),
-        local_only=f"it depends on {outside[5:]}, which is under no root" if outside else "",
-        distrust=distrust,
-    )
+    observations, changed = looks.settle(contents, started_ns)
+    trouble = changed or (looks.trouble[0] if looks.trouble else "")
+    return Observed(observations, uncacheable=trouble, local_only=_outside(observations), distrust=distrust)
 
 
-def _look(
-    event: Event,
-    scene: Scene,
-    reads: dict[str, Stamp],
-    present: dict[str, None],
-    absent: dict[str, None],
-    trouble: list[str],
-) -> None:
-    name = scene.name_of(event.path)
-    if event.op == "W":
-        if name is not None:
-            trouble.append(f"the compiler wrote outside its folder: {event.path}")
-    elif name is None:
-        return
-    elif event.op == "A":
-        if event.error in (errno.EACCES, errno.ELOOP, errno.EIO):
-            trouble.append(f"{event.path} could not be looked at: {os.strerror(event.error)}")
-        elif event.error != errno.ENAMETOOLONG:
-            absent[name] = None
-    elif event.op in "DL":
-        trouble.append(f"the compiler listed or loaded {event.path}")
-    elif modes.S_ISDIR(event.mode):
-        present[name.rstrip("/") + "/"] = None
-    elif event.op == "R":
-        if reads.setdefault(name, event.stamp) != event.stamp:
-            trouble.append(f"{name} changed while compiling")
-    elif event.op == "P":
-        present[name] = None
-
-
-def _driver(event: Event, scene: Scene, by: str, absent: dict[str, None], trouble: list[str]) -> None:
-    """Drivers, code generators and shells may read their own files and each other's, nothing else."""
-    if event.op == "A" and os.path.basename(event.path) == _SPECS:
-        lib = scene.places.get("hostlib", "")
-        if lib and event.path.startswith(os.path.dirname(lib)):
-            absent[f"hostlib:{os.path.relpath(event.path, lib)}"] = None
-    elif event.op in "RL" and event.path.startswith("/") and not modes.S_ISDIR(event.mode):
-        if event.path.startswith((scene.folder + "/", *_IGNORED)):
-            return
-        if os.path.realpath(event.path) not in scene.programs and (event.op == "R" or event.error == 0):
-            trouble.append(f"{os.path.basename(by) or 'a program'} read {event.path}, which nothing accounts for")
-
-
-def _settle(
-    reads: Mapping[str, Stamp],
-    present: Iterable[str],
-    absent: Iterable[str],
-    scene: Scene,
-    contents: Contents,
-    started_ns: int,
-) -> tuple[tuple[Observation, ...], str]:
-    out: list[Observation] = []
-    changed = ""
-    for name, stamp in reads.items():
-        found = contents.digest(path_of(name, scene.places) or "")
-        if found is None or found[0] != stamp or stamp[4] > started_ns:
-            changed = changed or f"{name} changed while compiling"
-        if found is not None:
-            out.append(Observation(name, Seen.READ, Digest(found[1])))
-    for name in present:
-        if name in reads:
-            continue
-        if not still_present(path_of(name, scene.places) or ""):
-            changed = changed or f"{name} went away while compiling"
-        out.append(Observation(name, Seen.PRESENT))
-    for name in absent:
-        if os.path.exists(path_of(name, scene.places) or ""):
-            changed = changed or f"{name} appeared while compiling"
-        out.append(Observation(name, Seen.ABSENT))
-    return tuple(out), changed
+def _outside(observations: Iterable[Observation]) -> str:
+    name = next((o.name for o in observations if o.name.startswith("file:")), "")
+    return f"it depends on {name[5:]}, which is under no root" if name else ""
 
 
 _DEP_BREAK = re.compile(r"\\\n")
 _DEP_WORD = re.compile(r"(?:\\ |[^ \n])+")
 
 
-def from_depfile(
-    text: str, roots: Sequence[Root], scene: Scene, contents: Contents, started_ns: int
-) -> Observed:
+def from_depfile(text: str, roots: Sequence[Root], scene: Scene, contents: Contents, started_ns: int) -> Observed:
     """The fallback: files from the compiler's dependency file, and every root hashed whole.
 
     A dependency file lists neither failed lookups nor `__has_include`; whole folders cover both for
@@ -210,5 +202,4 @@ def from_depfile(
         out += (Observation(f"{label}:", Seen.TREE, Digest(tree_digest(contents, p))) for label, p in trees.items())
     except TreeTooLargeError as exc:
         return Observed((), uncacheable=f"{exc} is too large to hash whole, and the recorder is not trusted")
-    outside = next((o.name for o in out if o.name.startswith("file:")), "")
-    return Observed(tuple(out), local_only=f"it depends on {outside[5:]}, which is under no root" if outside else "")
+    return Observed(tuple(out), local_only=_outside(out))

@@ -182,9 +182,13 @@ def _learn(nvcc: str, host: str) -> Facts:
         real = os.path.join(_value(lines, "_HERE_") or os.path.dirname(os.path.realpath(nvcc)), "nvcc")
         if os.path.realpath(real) != os.path.realpath(nvcc) and _plain(_dryrun(real, host, work)) != _plain(lines):
             raise ToolchainNotFoundError(
-                "nvcc", (f"{nvcc}: a wrapper that changes what {real} does",), f"set CUBINET_NVCC={real}, give options here"
+                "nvcc",
+                (f"{nvcc}: a wrapper that changes what {real} does",),
+                f"set CUBINET_NVCC={real}, give options here",
             )
-        listing = run([host, "-E", "-v", "-x", "c++", os.devnull], folder=work, environ=_environ(host, work), timeout=60)
+        listing = run(
+            [host, "-E", "-v", "-x", "c++", os.devnull], folder=work, environ=_environ(host, work), timeout=60
+        )
         front = run([host, "-print-prog-name=cc1plus"], folder=work, environ=_environ(host, work), timeout=60)
     text = "\n".join(lines)
     version = dict(_VERSION.findall(text))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cubinet.compilers._nvcc_options import parse_nvcc
+from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
 from cubinet.compilers._observe import Observed, Scene, from_depfile, observe
 from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log, recorder
 from cubinet.compilers._toolchain import Facts, facts, find_host, find_nvcc
@@ -79,9 +79,12 @@ class NvccCompiler:
         places = dict(known.places) | {root.label: root.path for root in roots}
         arguments = [*parsed.arguments, *_architecture(variant, parsed.architectures), *parsed.passthrough]
         for i, path in enumerate(parsed.preincludes):
-            folder, name = os.path.split(os.path.join(os.getcwd(), path))
-            places[f"pre{i}"] = folder
-            arguments.append(f"--pre-include=include/pre{i}/{name}")
+            # gcc looks for it in the working folder first, then where it looks for quoted includes
+            here, name = os.path.split(os.path.abspath(path))
+            if os.path.exists(path):
+                places[f"pre{i}"] = here
+                path = f"include/pre{i}/{name}"  # noqa: PLW2901
+            arguments.append(f"--pre-include={path}")
         if not any(argument.startswith("--frandom-seed") for argument in arguments):
             arguments.append(_SEED)
         bound = ""
@@ -112,15 +115,14 @@ class NvccCompiler:
             run_.prepare()
             done = run_.execute(timeout)
             observed = run_.observe()
-            if observed.distrust and not trusted.distrust:
+            if observed.distrust and done.status == 0:
                 self._distrust = observed.distrust
                 return self.compile(request, timeout=timeout)
             data = run_.output()
             kernels = run_.judge(done, data, observed)
             local_only = observed.local_only or run_.unmapped
             if request.bound:
-                flags = ", ".join(parsed.bound)
-                local_only = f"{flags} writes the paths of this machine into it"
+                local_only = f"{_short(parsed.bound)} writes the paths of this machine into it"
             return Compiled(
                 data,
                 run_.neutral(done.output),
@@ -131,6 +133,7 @@ class NvccCompiler:
                 uncacheable=request.uncacheable or observed.uncacheable,
                 local_only=local_only,
                 widened=bool(trusted.distrust),
+                messages=run_.named(done.output),
             )
 
 
@@ -175,6 +178,12 @@ def _canonical(arch: str, kind: str) -> tuple[str, ...]:
     return parse_nvcc([f"-arch={arch}"], kind=kind, folder="/", environ={}).architectures
 
 
+def _short(names: Sequence[str]) -> str:
+    """Options as people write them: `-lineinfo`, not `--generate-line-info`."""
+    found = [NVCC.find(name) for name in names]
+    return ", ".join(f[0].short[0] if f and f[0].short else name for f, name in zip(found, names, strict=True))
+
+
 class _Run:
     """One run of nvcc in its folder."""
 
@@ -182,6 +191,7 @@ class _Run:
         self.request, self.known, self.recorder, self.folder, self.contents = request, known, trusted, folder, contents
         self.variant = request.variant
         self.source = f"src/{self.variant.source_name}"
+        self.direct = self._is_direct()
         self.made = f"out/kernel.{self.variant.kind}"
         self.started_ns = 0
         self.unmapped = ""
@@ -194,9 +204,28 @@ class _Run:
         )
         self.argv, self.shown = self._argv()
 
+    def _is_direct(self) -> bool:
+        """Whether the caller's own files are compiled where they are.
+
+        Line tables name files, so a build that has them is of use only with the paths a debugger or
+        profiler can open. Such a build is bound to its folders anyway.
+        """
+        folder = self.variant.source_folder
+        if not self.request.bound or folder is None:
+            return False
+        path = f"{folder}/{self.variant.source_name}"
+        try:
+            same = Path(path).read_bytes() == self.variant.source_bytes()
+        except OSError:
+            return False
+        return same and all(_PLAIN.fullmatch(text) for text in (path, *(root.path for root in self.request.roots)))
+
     def _argv(self) -> tuple[list[str], tuple[str, ...]]:
         """The argument list, and the same without anything of this machine."""
         actual, shown = [self.known.nvcc, "-ccbin", self.known.host], ["nvcc"]
+        if any(path.endswith("cc1plus") for path in self.scene.front_ends):
+            # or gcc replaces a spelled path by a shorter real one, which names this machine's folders
+            actual += ("-Xcompiler", "-fno-canonical-system-headers")
         for old, new in (("include/", ""), ("src/", ""), *self._toolkit_prefixes()):
             option = f"-fmacro-prefix-map={old}={new}"
             if _PLAIN.fullmatch(option):
@@ -205,18 +234,19 @@ class _Run:
                 self.unmapped = f"the path {old} cannot be kept out of it"
         common = [f"-{self.variant.kind}", *self.request.arguments]
         for root in self.request.roots:
-            where = f"include/{root.label}"
+            where = root.path if self.direct else f"include/{root.label}"
             common += ("-Xcompiler", f"-iquote{where}") if root.kind == "quote" else (_SEARCH[root.kind], where)
         if self.recorder.distrust:
             actual += ("-MD", "-MF", "out/depends")
-        common += ("-o", self.made, self.source)
+        source = f"{self.variant.source_folder}/{self.variant.source_name}" if self.direct else self.source
+        common += ("-o", self.made, source)
         return actual + common, tuple(shown + common)
 
     def _toolkit_prefixes(self) -> list[tuple[str, str]]:
         return [(path, label) for label, path in self.known.places.items() if label.startswith(("toolkit", "host"))]
 
     def prepare(self) -> None:
-        for name in ("src", "include", "out", "tmp"):
+        for name in ("src", "include", "out", "scratch"):
             Path(self.folder, name).mkdir()
         Path(self.folder, self.source).write_bytes(self.variant.source_bytes())
         for label, place in self.request.places.items():
@@ -226,7 +256,7 @@ class _Run:
     def execute(self, timeout: float | None) -> Finished:
         environ = {
             "PATH": f"{os.path.dirname(self.known.host)}:/usr/bin:/bin",
-            "TMPDIR": f"{self.folder}/tmp",
+            "TMPDIR": f"{self.folder}/scratch",
             "HOME": self.folder,
             **dict(self.request.environment),
             **self.recorder.environ(self.folder),
@@ -279,7 +309,12 @@ class _Run:
                 )
             except ObjectError as exc:
                 error = CompileError(
-                    self.subject, f"nvcc exited 0 but {exc}", exc.remedy, self.named(done.output), self.shown, self._toolchain()
+                    self.subject,
+                    f"nvcc exited 0 but {exc.finding}",
+                    exc.remedy,
+                    self.named(done.output),
+                    self.shown,
+                    self._toolchain(),
                 )
                 raise error from exc
         error = CompileError(
@@ -313,7 +348,9 @@ class _Run:
         text = _SCRATCH.sub(b"", output).decode(errors="replace").replace(self.folder + "/", "")
         folder = self.variant.source_folder
         if folder:
-            text = re.sub(rf"(?<![\w/.]){re.escape(self.source)}", lambda _: _shown(f"{folder}/{self.variant.source_name}"), text)
+            text = re.sub(
+                rf"(?<![\w/.]){re.escape(self.source)}", lambda _: _shown(f"{folder}/{self.variant.source_name}"), text
+            )
         else:
             text = re.sub(rf"(?<![\w/.]){re.escape(self.source)}", lambda _: self.variant.source_name, text)
         for label, place in self.request.places.items():

@@ -25,7 +25,8 @@ _TOOL = struct.Struct("<IIIIII")
 _PAIR = struct.Struct("<II")
 _NOTE_OWNER = b"NVIDIA Corp\0"
 _NOTE_TOOL = 2000
-_TOOL_FORMAT = 2
+_TOOL_FORMATS = (2, 0x81)
+"""Of CUDA 13, and of CUDA 12.9 in files with the new ABI; the layout is the same."""
 
 
 def attributes(body: bytes, subject: str) -> Iterator[tuple[int, int, bytes]]:
@@ -86,7 +87,7 @@ def tools(body: bytes, subject: str) -> list[Tool]:
         if owner != _NOTE_OWNER or kind != _NOTE_TOOL or size < _TOOL.size:
             continue
         form, _, name, banner, build, options = _TOOL.unpack_from(text)
-        if form == _TOOL_FORMAT:
+        if form in _TOOL_FORMATS:
             table = text[_TOOL.size :]
             words = f"{_string(table, name)}: {_string(table, banner)}, {_string(table, build)}"
             found.append(Tool(_string(table, name), words, tuple(_string(table, options).split())))

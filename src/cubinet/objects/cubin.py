@@ -39,9 +39,9 @@ from cubinet.objects.elf import SHN_UNDEF, STT_FUNC, Elf, Section
 from cubinet.objects.info import ObjectInfo, damaged
 from cubinet.objects.names import demangle
 
-__all__ = ["EM_CUDA", "describe"]
+__all__ = ["describe"]
 
-EM_CUDA = 190
+
 ENTRY_FLAG = 0x10
 """In a symbol's `st_other`: this function is a kernel. Others are device functions."""
 

@@ -37,6 +37,7 @@ class Section(NamedTuple):
     name: str
     type: int
     flags: int
+    address: int
     offset: int
     size: int
     link: int
@@ -99,18 +100,18 @@ class Elf:
         self.data, self.subject = data, subject
         if len(data) < _HEADER.size:
             raise damaged(subject, f"cut short: {len(data)} bytes, the header alone has {_HEADER.size}")
-        (ident, self.type, self.machine, _, _, phoff, shoff, self.flags, _, ph_size, ph_count, sh_size, count, names) = (
-            _HEADER.unpack_from(data)
-        )
-        if ident[:6] != b"\x7fELF\x02\x01":
+        if data[:6] != b"\x7fELF\x02\x01":
             raise damaged(subject, "not a 64-bit little-endian ELF file", "")
+        header = _HEADER.unpack_from(data)
+        ident, self.type, self.machine, _, _, phoff, shoff, self.flags = header[:8]
+        _, ph_size, ph_count, row_size, count, names = header[8:]
         self.os_abi, self.abi_version = ident[7], ident[8]
         self.end = _HEADER.size
         if ph_count:
             if ph_size != _PROGRAM_HEADER_SIZE:
                 raise damaged(subject, f"program headers of {ph_size} bytes, expected {_PROGRAM_HEADER_SIZE}")
             self._inside("program header table", phoff, ph_count * ph_size)
-        rows = self._section_rows(shoff, count, sh_size)
+        rows = self._section_rows(shoff, count, row_size)
         self.sections = self._named(rows, names)
         self._symbol_names: _Strings | None = None
         self._symbols: tuple[int, int] = (0, 0)
@@ -158,21 +159,21 @@ class Elf:
         names = _Strings(self.data, (rows[index][4], rows[index][5]), self.subject)
         at = names.at
         return tuple(
-            Section(at(name) if type_ else "", type_, flags, offset, size, link, info, entry)
-            for name, type_, flags, _, offset, size, link, info, _, entry in rows
+            Section(at(name) if type_ else "", type_, flags, address, offset, size, link, info, entry)
+            for name, type_, flags, address, offset, size, link, info, _, entry in rows
         )
 
     def _find_symbols(self) -> None:
-        for section in self.sections:
-            if section.type == SHT_SYMTAB:
-                if section.entry_size != _SYMBOL.size or section.size % _SYMBOL.size:
-                    raise damaged(self.subject, f"a symbol table of {section.size} bytes in rows of {section.entry_size}")
-                if section.link >= len(self.sections) or self.sections[section.link].type != SHT_STRTAB:
-                    raise damaged(self.subject, f"section {section.link} should hold the symbol names")
-                strings = self.sections[section.link]
-                self._symbol_names = _Strings(self.data, (strings.offset, strings.size), self.subject)
-                self._symbols = (section.offset, section.size)
-                return
+        table = next((section for section in self.sections if section.type == SHT_SYMTAB), None)
+        if table is None:
+            return
+        if table.entry_size != _SYMBOL.size or table.size % _SYMBOL.size:
+            raise damaged(self.subject, f"its symbol table has {table.size} bytes in rows of {table.entry_size}")
+        if table.link >= len(self.sections) or self.sections[table.link].type != SHT_STRTAB:
+            raise damaged(self.subject, f"section {table.link} should hold the symbol names and is no string table")
+        strings = self.sections[table.link]
+        self._symbol_names = _Strings(self.data, (strings.offset, strings.size), self.subject)
+        self._symbols = (table.offset, table.size)
 
     def symbols(self) -> Iterator[Symbol]:
         """Give all rows of `.symtab` in order; none if the file was stripped."""

@@ -10,11 +10,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-__all__ = ["Argument", "BASE36", "BUILTIN", "BUILTIN_D", "GiveUpError", "LITERAL_DIGITS", "LITERAL_SUFFIX", "POINTER", "QUALIFIER", "Reader", "STANDARD", "Type"]
+__all__ = [
+    "BUILTIN",
+    "BUILTIN_D",
+    "LITERAL_DIGITS",
+    "LITERAL_SUFFIX",
+    "POINTER",
+    "QUALIFIER",
+    "Argument",
+    "GiveUpError",
+    "Reader",
+    "Type",
+]
 
 WORK_PER_BYTE = 1024
 """Characters built per byte of a symbol before the parser gives up. The most that 58,000 names of
 LLVM, Clang and libstdc++ and the kernels of Thrust took was 150."""
+
+MOST_WORK = 1 << 22
+"""Characters built for one symbol, however long it is."""
 
 DEPTH = 60
 """Types within types before the parser gives up; each costs up to five Python frames. The deepest of
@@ -30,14 +44,14 @@ BUILTIN = {
 BUILTIN_D = {
     "n": "decltype(nullptr)", "i": "char32_t", "s": "char16_t", "u": "char8_t", "a": "auto", "c": "decltype(auto)",
 }  # fmt: skip
-STANDARD = {
+_STANDARD = {
     "t": "std", "a": "std::allocator", "b": "std::basic_string", "s": "std::string", "i": "std::istream",
     "o": "std::ostream", "d": "std::iostream",
 }  # fmt: skip
 LITERAL_SUFFIX = {"i": "", "j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
 LITERAL_DIGITS = string.hexdigits + "._"
 POINTER = {"P": "*", "R": "&", "O": "&&"}
-BASE36 = string.digits + string.ascii_uppercase
+_BASE36 = string.digits + string.ascii_uppercase
 
 QUALIFIER = {"r": " __restrict__", "V": " volatile", "K": " const"}
 
@@ -85,7 +99,7 @@ class Reader:
 
     def __init__(self, symbol: str) -> None:
         self.text, self.at = symbol, 0
-        self._left = WORK_PER_BYTE * len(symbol)
+        self._left = min(WORK_PER_BYTE * len(symbol), MOST_WORK)
         self._depth = 0
         self.arguments: tuple[Argument, ...] | None = None
         """What `T_` stands for at this point."""
@@ -120,9 +134,11 @@ class Reader:
         return self.text[start : self.at]
 
     def number(self) -> int | None:
-        """Step over digits; `None` if there are none. Longer numbers than a symbol can need are cut."""
+        """Step over digits; `None` if there are none."""
         digits = self.run_of(string.digits)
-        return int(digits[:6]) if digits else None
+        if len(digits) > 9:
+            raise GiveUpError
+        return int(digits) if digits else None
 
     def spend(self, text: str) -> str:
         """Account for text that was built."""
@@ -168,12 +184,14 @@ class Reader:
         return value
 
     def parameter_index(self) -> int:
+        """Read `T_` or `T<n>_`: which parameter it is."""
         self.expect("T")
         number = self.number()
         self.expect("_")
         return 0 if number is None else number + 1
 
     def resolve(self, index: int) -> Type:
+        """Find what a template parameter stands for at this point."""
         self.parameters_used += 1
         if self.in_lambda:
             return Type(f"auto:{index + 1}")
@@ -188,19 +206,19 @@ class Reader:
         return value[self.pack_at] if value else Type("")
 
     def template_parameter(self) -> Type:
-        """Read `T_` or `T<n>_`: the argument it stands for."""
+        """Read `T_` or `T<n>_`: what it stands for."""
         return self.resolve(self.parameter_index())
 
     def substitution(self) -> Type:
         """Read `S_`, `S<n>_` or one of the short names of the standard library."""
         self.expect("S")
         mark = self.peek()
-        if mark and mark in STANDARD:
+        if mark and mark in _STANDARD:
             self.at += 1
             if mark != "t" and self.peek() in ("C", "D"):  # the constructor's name is that of a longer type
                 raise GiveUpError
-            return Type(STANDARD[mark])
-        digits = self.run_of(BASE36)
+            return Type(_STANDARD[mark])
+        digits = self.run_of(_BASE36)
         self.expect("_")
         index = int(digits[:6], 36) + 1 if digits else 0
         found = self.seen[index] if index < len(self.seen) else None

@@ -5,19 +5,15 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable
-from typing import NamedTuple
 
 from cubinet.objects.mangled_reader import (
-    BASE36,
     BUILTIN,
     BUILTIN_D,
     LITERAL_DIGITS,
     LITERAL_SUFFIX,
     POINTER,
     QUALIFIER,
-    STANDARD,
     Argument,
     GiveUpError,
     Reader,
@@ -25,6 +21,7 @@ from cubinet.objects.mangled_reader import (
 )
 
 __all__ = ["Types"]
+
 
 class Types(Reader):
     """Reads types at a position of one symbol. Raises `GiveUpError` for what it does not know."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import time
 from collections import Counter
@@ -180,7 +180,9 @@ class Store:
         seconds = time.perf_counter() - start
         more = {role: blobs[ref.digest] for role, ref in record.blobs if role != record.kind}
         layer = "" if reason else self._local.name
-        artifact = Artifact(record, made.data, Status.COMPILED, layer, seconds, reason, more, self._layers.read)
+        artifact = Artifact(
+            record, made.data, Status.COMPILED, layer, seconds, reason, made.messages, more, self._layers.read
+        )
         if not reason:
             self._checker.refresh()  # what was looked at before the compile may be old by now
             self._checker.remember(record.observations, request.places, observed)
@@ -214,7 +216,7 @@ class Store:
             host=os.uname().nodename,
             observations=named["observations"][0],
             observation_counts=tuple(sorted(Counter(str(o.seen) for o in made.observations).items())),
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             producer=f"cubinet {__version__}",
             local_only=made.local_only,
         )
@@ -298,7 +300,9 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

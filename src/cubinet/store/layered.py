@@ -87,7 +87,7 @@ class Layered:
 
     def publish(self, record: Record, blobs: Mapping[Digest, bytes]) -> str:
         """Store a build; why it was not stored, or an empty text."""
-        fresh, why = self.attempt("publish", lambda: self.local.publish(record, blobs), False)
+        fresh, why = self.attempt("publish", lambda: self.local.publish(record, blobs), otherwise=False)
         if not why and not fresh:
             first, _ = self.attempt("read", lambda: self.local.find(record.fingerprint), None)
             if first and first.blob(first.kind) != record.blob(record.kind):
@@ -100,4 +100,4 @@ class Layered:
 
     def as_held(self, artifact: Artifact) -> Artifact:
         """The same artifact as a later lookup in this process reports it."""
-        return replace(artifact, status=type(artifact.status).HIT, layer="process", seconds=0.0)
+        return replace(artifact, status=type(artifact.status).HIT, layer="process", seconds=0.0, messages="")

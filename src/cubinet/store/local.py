@@ -282,7 +282,7 @@ class LocalLayer:
         if self._ready:
             return
         self._check_version()
-        for name in ("", "/tmp", "/locks"):  # noqa: S108 - a folder of the store, not the system's
+        for name in ("", "/tmp", "/locks"):
             self.fs.mkdir(self.folder + name)
         for name, data in (("CACHEDIR.TAG", _TAG), ("VERSION", f"{_VERSION_TEXT}{STORE_VERSION}\n".encode())):
             path = f"{self.folder}/{name}"
