@@ -6,6 +6,8 @@ explainable. `docs/reference/fingerprint.md` has the bytes; `tests/golden/` hold
 
 from __future__ import annotations
 
+import functools
+import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,9 +50,17 @@ def encode(parts: Iterable[tuple[str, bytes]]) -> bytes:
     """
     out: list[bytes] = []
     for name, value in parts:
-        label = name.encode()
-        out += (len(label).to_bytes(8, "little"), label, len(value).to_bytes(8, "little"), value)
+        out += (_head(name), _length(len(value)), value)
     return b"".join(out)
+
+
+_length = struct.Struct("<Q").pack
+
+
+@functools.lru_cache(maxsize=1024)
+def _head(name: str) -> bytes:
+    label = name.encode()
+    return _length(len(label)) + label
 
 
 def _texts(name: str, values: Iterable[str]) -> bytes:

@@ -98,6 +98,10 @@ class Compiler(Protocol):
         """
         ...
 
+    def refresh(self) -> None:
+        """Look anew for the compiler at the next call."""
+        ...
+
     def compile(self, request: Request, *, timeout: float | None = None) -> Compiled:
         """Run the compiler and inspect what it made.
 

@@ -28,7 +28,7 @@ TREE = {
 SOURCE = (
     "#include <lib/a.cuh>\n#include <cassert>\n"
     'extern "C" __global__ void scale(float* x, int n) {\n'
-    "  assert(n > 0); if (n < 0) printf(\"%s\", __FILE__); x[threadIdx.x] *= FACTOR * TUNE; }\n"
+    '  assert(n > 0); if (n < 0) printf("%s", __FILE__); x[threadIdx.x] *= FACTOR * TUNE; }\n'
 )
 
 
@@ -87,7 +87,9 @@ def test_two_checkouts_share_one_fingerprint_and_the_second_hits(make_store: Mak
 def test_a_cubin_holds_no_path_of_the_machine_and_is_the_same_from_everywhere(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
-    source = SOURCE + "namespace { __device__ int hidden; __global__ void local(int* p) { assert(p); *p = hidden++; } }\n"
+    source = (
+        SOURCE + "namespace { __device__ int hidden; __global__ void local(int* p) { assert(p); *p = hidden++; } }\n"
+    )
     source += "static __global__ void inside(int* p) { *p = 1; }\nvoid* keep() { return (void*)inside; }\n"
     source += "void* keep2() { return (void*)local; }\n"
     made = [
@@ -169,7 +171,10 @@ def test_touching_files_or_editing_an_unread_header_still_hits(make_store: MakeS
 
 def test_a_header_beside_the_source_file_is_found_and_observed(make_store: MakeStore, tmp_path: Path) -> None:
     folder = tmp_path / "my sources"
-    plant(folder, {"k.cu": '#include "beside.cuh"\n__global__ void k(int* p) { *p = B; }\n', "beside.cuh": "#define B 1\n"})
+    plant(
+        folder,
+        {"k.cu": '#include "beside.cuh"\n__global__ void k(int* p) { *p = B; }\n', "beside.cuh": "#define B 1\n"},
+    )
     asked = Variant.from_file(folder / "k.cu", ARCH)
     first = make_store().get_or_compile(asked)
     assert observed(first)["src:beside.cuh"] is Seen.READ
@@ -282,7 +287,9 @@ def test_an_input_that_changes_while_compiling_is_returned_but_not_stored(
     import threading
 
     root = plant(tmp_path / "inc", {"h.cuh": "#define H 1\n"})
-    slow = "#include <h.cuh>\n#include <cuda/std/tuple>\n#include <cuda/std/functional>\n" 'extern "C" __global__ void k() {}'
+    slow = (
+        '#include <h.cuh>\n#include <cuda/std/tuple>\n#include <cuda/std/functional>\nextern "C" __global__ void k() {}'
+    )
     store = make_store()
     timer = threading.Timer(0.3, lambda: (root / "h.cuh").write_text("#define H 2\n"))
     timer.start()
@@ -327,33 +334,29 @@ def test_the_same_toolkit_at_another_prefix_is_the_same_toolchain(make_store: Ma
     assert isinstance(adapter, NvccCompiler)
     prefix = Path(adapter.facts().nvcc).parents[1].resolve()
     copy = tmp_path / "moved toolkit"
-    _link_tree(prefix, copy)
+    _copy_tree(prefix, copy)
     environ = clean_environ(os.environ) | {"CUBINET_NVCC": str(copy / "bin/nvcc")}
     moved = Store(tmp_path / "other", environ=environ).compiler("nvcc").toolchain()
     assert moved.identity == adapter.toolchain().identity
 
 
-def _link_tree(source: Path, target: Path) -> None:
-    """The folders of a toolkit that a compile needs, as hard links, or copies across file systems."""
+def _copy_tree(source: Path, target: Path) -> None:
+    """What a compile needs of a toolkit. Not as hard links: those would change the originals' ctime."""
     for part in ("bin", "nvvm", "include", "targets"):
         if (source / part).is_dir():
-            try:
-                shutil.copytree(source / part, target / part, copy_function=os.link, symlinks=True)
-            except (OSError, shutil.Error):
-                shutil.rmtree(target / part, ignore_errors=True)
-                shutil.copytree(source / part, target / part, symlinks=True)
+            shutil.copytree(
+                source / part, target / part, symlinks=True, ignore=shutil.ignore_patterns("lib64", "nsight*")
+            )
 
 
 def test_a_patched_ptxas_is_another_toolchain(make_store: MakeStore, tmp_path: Path) -> None:
     adapter = make_store().compiler("nvcc")
     assert isinstance(adapter, NvccCompiler)
     prefix = Path(adapter.facts().nvcc).parents[1].resolve()
-    _link_tree(prefix, tmp_path / "t")
+    _copy_tree(prefix, tmp_path / "t")
     ptxas = tmp_path / "t/bin/ptxas"
-    data = ptxas.read_bytes()
-    ptxas.unlink()
-    ptxas.write_bytes(data + b"\0")
-    ptxas.chmod(0o755)
+    with ptxas.open("ab") as file:
+        file.write(b"\0")
     environ = clean_environ(os.environ) | {"CUBINET_NVCC": str(tmp_path / "t/bin/nvcc")}
     patched = Store(tmp_path / "other", environ=environ).compiler("nvcc").toolchain()
     assert patched.identity != adapter.toolchain().identity

@@ -30,7 +30,8 @@ def find_tool(name: str) -> str | None:
 def res_usage(path: str | Path, tool: str | None = None) -> dict[str, dict[str, int]]:
     """The numbers of `cuobjdump -res-usage` by symbol: `{"scale": {"REG": 8, "STACK": 0, …}}`.
 
-    Device functions of a relocatable or debug object are among the symbols. `path` must be a cubin.
+    What it calls UNKNOWN is left out. Device functions of a relocatable or debug object are among
+    the symbols. `path` must be a cubin.
     Raises `FileNotFoundError` if there is no cuobjdump.
     """
     tool = tool or find_tool("cuobjdump")
@@ -52,7 +53,8 @@ def res_usage(path: str | Path, tool: str | None = None) -> dict[str, dict[str, 
 def differences(kernels: tuple[Kernel, ...], usage: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Where Cubinet's numbers and cuobjdump's differ: one line each, none if they agree.
 
-    A stack that a relocatable object leaves open is `None` for us and 0 for cuobjdump.
+    A stack that a relocatable object leaves open is `None` for us and 0 for cuobjdump, which calls
+    only some stacks UNKNOWN.
     """
     lines = []
     for kernel in kernels:
@@ -60,8 +62,9 @@ def differences(kernels: tuple[Kernel, ...], usage: Mapping[str, Mapping[str, in
         if have is None:
             lines.append(f"{kernel.symbol}: cuobjdump does not list it")
             continue
-        want = (have["REG"], have["SHARED"], have["STACK"] + have["LOCAL"], have.get("CONSTANT[0]"))
-        ours = (kernel.regs, kernel.shared, kernel.local or 0, kernel.const)
+        local = have["STACK"] + have["LOCAL"] if "STACK" in have else None
+        want = (have["REG"], have["SHARED"], local, have.get("CONSTANT[0]"))
+        ours = (kernel.regs, kernel.shared, 0 if kernel.local is None and local == 0 else kernel.local, kernel.const)
         if ours != want:
             lines.append(f"{kernel.symbol}: regs, shared, local, const are {ours}, cuobjdump says {want}")
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -74,7 +75,7 @@ def show(fingerprint: str, what: str | None, as_json: bool) -> int:  # noqa: FBT
         raise ConfigError("show", fingerprint, "its record or blob is damaged", "compile it again")
     record = artifact.record
     if what:
-        click.get_binary_stream("stdout").write(artifact.read(what) or b"")
+        sys.stdout.buffer.write(artifact.read(what) or b"")
         return 0
     if as_json:
         print_json(record_json(record))

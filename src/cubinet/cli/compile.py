@@ -35,7 +35,7 @@ _LABELLED = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
 @click.option("-o", "output", type=click.Path(dir_okay=False), help="Also write the result to this file.")
 @click.option("--no-compile", is_flag=True, help="Only look; exit with status 3 if nobody has it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compile_file(
+def compile_file(  # noqa: PLR0917 - click passes options by name
     file: str,
     options: tuple[str, ...],
     arch: str | None,

@@ -48,6 +48,7 @@ class NvccCompiler:
     def __init__(self, workshop: Workshop) -> None:
         self.workshop = workshop
         self.contents = workshop.contents
+        self._facts: dict[str | None, tuple[float, Facts]] = {}
         self._distrust = ""
 
     def steps(self) -> Sequence[Step]:
@@ -59,9 +60,18 @@ class NvccCompiler:
         return self.facts().toolchain()
 
     def facts(self, host: str | None = None) -> Facts:
-        """Everything known of them."""
-        nvcc, _ = find_nvcc(self.workshop)
-        return facts(self.workshop, nvcc, find_host(host, self.workshop.environ))
+        """Everything known of them; looked at again after the refresh interval."""
+        now = time.monotonic()
+        until, known = self._facts.get(host, (0.0, None))
+        if known is None or now >= until:
+            nvcc, _ = find_nvcc(self.workshop)
+            known = facts(self.workshop, nvcc, find_host(host, self.workshop.environ))
+            self._facts[host] = (now + self.workshop.settings.refresh, known)
+        return known
+
+    def refresh(self) -> None:
+        """Look anew for nvcc and the host compiler at the next call."""
+        self._facts.clear()
 
     def recorder(self) -> Recorder:
         """The recorder for the default host compiler, or why it is not trusted."""
@@ -80,11 +90,11 @@ class NvccCompiler:
         arguments = [*parsed.arguments, *_architecture(variant, parsed.architectures), *parsed.passthrough]
         for i, path in enumerate(parsed.preincludes):
             # gcc looks for it in the working folder first, then where it looks for quoted includes
-            here, name = os.path.split(os.path.abspath(path))
             if os.path.exists(path):
-                places[f"pre{i}"] = here
-                path = f"include/pre{i}/{name}"  # noqa: PLW2901
-            arguments.append(f"--pre-include={path}")
+                places[f"pre{i}"], name = os.path.split(os.path.abspath(path))
+                arguments.append(f"--pre-include=include/pre{i}/{name}")
+            else:
+                arguments.append(f"--pre-include={path}")
         if not any(argument.startswith("--frandom-seed") for argument in arguments):
             arguments.append(_SEED)
         bound = ""
@@ -310,7 +320,7 @@ class _Run:
             except ObjectError as exc:
                 error = CompileError(
                     self.subject,
-                    f"nvcc exited 0 but {exc.finding}",
+                    f"nvcc exited 0 but cannot {exc.action} {exc.subject}: {exc.finding}",
                     exc.remedy,
                     self.named(done.output),
                     self.shown,

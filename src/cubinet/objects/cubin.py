@@ -14,9 +14,9 @@ The numbers are those that `cuobjdump -res-usage` prints:
 
 `shared` is static shared memory. From sm_90 on, a kernel of a file that uses shared memory anywhere
 counts 1,024 bytes more than its source declares: the driver's reserved block. `local` is what one
-thread needs with all functions it calls; for a recursive kernel it is only the least it needs, and
-in a relocatable object (`-rdc=true`), where the linker fills it in later, it is `None` though
-cuobjdump prints 0. `const` is the driver's area and the parameters. Spills are not recorded.
+thread needs with all functions it calls. For a recursive kernel that is the least it needs, or
+`None` where ptxas says that it cannot tell (`-G`; cuobjdump prints UNKNOWN); in a relocatable object
+(`-rdc=true`), where the linker fills it in later, it is `None` though cuobjdump prints 0. `const` is the driver's area and the parameters. Spills are not recorded.
 
 Both ELF ABIs are read: 8 (CUDA 13, and 12.9 for sm_100 and up) and 7 (CUDA 12.9 and older).
 Checked against cuobjdump 13.5 on files of ptxas 12.9, 13.0 and 13.5.
@@ -55,6 +55,8 @@ FIRST_SUFFIX, FIRST_FAMILY = 90, 100
 
 DEMANGLED_BYTES = 1 << 22
 """Symbols beyond this many bytes in one file keep their mangled name: a bound on the time taken."""
+
+UNKNOWN_STACK = 0xFFFFFFFF
 
 _ARCH_OPTIONS = ("-arch", "--gpu-name", "-arch=", "--gpu-name=")
 
@@ -150,7 +152,7 @@ def _counts(elf: Elf, sections: dict[str, Section]) -> tuple[dict[int, int], dic
         if attribute == REGCOUNT:
             registers.update(pairs(payload))
         elif attribute == MIN_STACK_SIZE:
-            stacks.update(pairs(payload))
+            stacks.update((symbol, size) for symbol, size in pairs(payload) if size != UNKNOWN_STACK)
     return registers, stacks
 
 

@@ -15,16 +15,32 @@ LONGEST = 1 << 16
 """A longer symbol stays as it is."""
 
 
+_STATIC = re.compile(r"__nv_static_(\d{1,5})_")
+_PARAMETERS = re.compile(r"\)\s*$")
+
+
+def _mangled(symbol: str) -> str:
+    """The part of a symbol that is a mangled C++ name; empty if there is none.
+
+    Relocatable code (`-rdc=true`) puts `__nv_static_<length>_<file>_` before names that are local to
+    a file.
+    """
+    prefix = _STATIC.match(symbol)
+    name = symbol[prefix.end() + int(prefix[1]) + 1 :] if prefix else symbol
+    return name if name.startswith("_Z") and len(name) <= LONGEST else ""
+
+
 @lru_cache(maxsize=4096)
 def demangle(symbol: str) -> str:
     """Give the C++ form of a symbol as `c++filt` writes it, or the symbol itself.
 
     Never fails and never takes long; names that need a C++ expression to write them stay mangled.
     """
-    if not symbol.startswith("_Z") or len(symbol) > LONGEST:
+    name = _mangled(symbol)
+    if not name:
         return symbol
     try:
-        return Parser(symbol).whole()
+        return Parser(name).whole()
     except (GiveUpError, RecursionError):
         return symbol
 
@@ -32,10 +48,11 @@ def demangle(symbol: str) -> str:
 @lru_cache(maxsize=4096)
 def _name_alone(symbol: str) -> str:
     """The qualified name in C++, without return type and parameters; the symbol if it is none."""
-    if not symbol.startswith("_Z") or len(symbol) > LONGEST:
+    name = _mangled(symbol)
+    if not name:
         return symbol
     try:
-        return Parser(symbol).name_alone()
+        return Parser(name).name_alone()
     except (GiveUpError, RecursionError):
         return symbol
 
@@ -43,9 +60,6 @@ def _name_alone(symbol: str) -> str:
 @lru_cache(maxsize=4096)
 def _canonical(text: str) -> str:
     return canonical(text)
-
-
-_PARAMETERS = re.compile(r"\)\s*$")
 
 
 def names_entry(entry: str, kernel: Kernel) -> bool:
@@ -63,9 +77,9 @@ def names_entry(entry: str, kernel: Kernel) -> bool:
     """
     if entry in (kernel.symbol, kernel.name):
         return True
-    if not kernel.symbol.startswith("_Z"):
-        return _canonical(entry) == kernel.symbol
     want = _canonical(entry)
+    if not _mangled(kernel.symbol):
+        return want == kernel.symbol
     if _PARAMETERS.search(entry) and want == _canonical(demangle(kernel.symbol)):
         return True
     return want == _canonical(_name_alone(kernel.symbol))

@@ -283,6 +283,8 @@ class Store:
         """Look at every file again at the next lookup, though the refresh interval is not over."""
         self._checker.refresh()
         self._held.clear()
+        for adapter in self._compilers.values():
+            adapter.refresh()
 
     def stats(self) -> dict[str, int]:
         """What happened in this process: hits by layer, misses by reason, compiles, errors."""

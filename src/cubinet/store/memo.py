@@ -18,7 +18,6 @@ from blake3 import blake3
 
 from cubinet._fs import Fs
 from cubinet.errors import FormatError
-from cubinet.fingerprint import encode
 from cubinet.model import Digest
 from cubinet.observations import Contents, Difference, Sheet, Stamp, read_observations, stamps_of, still_present
 
@@ -112,8 +111,9 @@ class Checker:
 
     @staticmethod
     def _key(observations: Digest, places: Mapping[str, str]) -> str:
-        text = encode((label, os.fsencode(place)) for label, place in sorted(places.items()))
-        return blake3(observations.raw + text, derive_key_context="cubinet memo v1").hexdigest()
+        text = "\0".join(f"{label}={place}" for label, place in sorted(places.items()))
+        data = observations.raw + text.encode("utf-8", "surrogateescape")
+        return blake3(data, derive_key_context="cubinet memo v1").hexdigest()
 
     def _path(self, key: str) -> str:
         return f"{self.folder}/{key[:2]}/{key}"

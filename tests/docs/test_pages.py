@@ -1,0 +1,55 @@
+"""Every block of every page runs, and gives what the page shows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .blocks import ROOT, Block, Reader, blocks, commands, reader_environ, same_shape, shape
+
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
+RUN = ("console", "python")
+SHOWN = ("json", "mermaid", "output", "text", "toml", "c", "cuda", "sh")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_reader_gets_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    if not any(block.language in RUN and not block.skip for block in blocks(page)):
+        return
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "home").mkdir()
+    reader = Reader(tmp_path, reader_environ(tmp_path))
+    try:
+        reader.follow(page)
+        assert reader.status == 0
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_block_that_does_not_run_is_of_a_kind_that_cannot(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language in RUN + SHOWN, f"line {block.line}: {block.language!r}"
+        if block.language == "sh":  # what a test cannot do: install, or wait for a person
+            assert "pip install" in block.text or block.skip, f"line {block.line}: use console, which runs"
+
+
+def test_the_shape_of_an_output_leaves_out_what_differs() -> None:
+    page = "hit  a.cu in 1.5 ms: 4936 bytes at /home/you/kernels/x\nfingerprint  1c451fc8c0a87dc5\n"
+    came = "hit  a.cu in 2 s: 17 bytes at /tmp/t1/x\nfingerprint  00000000cafe\n"
+    assert shape(page, "/tmp/t1") == shape(came, "/tmp/t1")
+    assert shape("miss  a.cu", "/tmp") != shape("hit  a.cu", "/tmp")
+    assert same_shape(["a … c", "…", "z"], ["a b c", "1", "2", "z"])
+    assert not same_shape(["a", "…", "z"], ["a", "1"])
+
+
+def test_a_console_block_is_commands_with_their_output() -> None:
+    assert list(commands("$ a \\\n> b\nout\n$ c\n")) == [("a b", "out\n"), ("c", "")]
+
+
+def test_a_block_knows_why_it_is_not_run(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- not run: needs a GPU -->\n```python\nx\n```\n\n```{note}\n```\ntext\n```sh\ny\n```\n")
+    assert blocks(page) == [Block("python", "x\n", 2, "needs a GPU"), Block("sh", "y\n", 9)]
