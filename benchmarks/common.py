@@ -98,7 +98,8 @@ def show(value: object) -> str:
     if not isinstance(value, float):
         return str(value)
     size = abs(value)
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 1 else f"{value:.3f}"
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
+    return f"{value:,.{digits}f}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -212,7 +213,8 @@ def environment(work: Path, before: tuple[int, int]) -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    kind = subprocess.run(["stat", "-f", "-c", "%T", str(work)], capture_output=True, text=True, check=False).stdout.strip()
+    stat = ["stat", "-f", "-c", "%T", str(work)]
+    kind = subprocess.run(stat, capture_output=True, text=True, check=False).stdout.strip()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     after = pressure()
     waited = (after[1] - before[1]) * 1e5 / max(1, after[0] - before[0])

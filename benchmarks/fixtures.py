@@ -7,14 +7,13 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blake3 import blake3
 from common import Report, Scratch
 
-from cubinet import Action, Artifact, Digest, Fingerprint, Record, Root, Settings, Store, Variant
+from cubinet import Action, Digest, Fingerprint, Record, Root, Settings, Store, Variant
 from cubinet.fingerprint import action_of, action_parts, digest_of, fingerprint_of, part_digests
 from cubinet.model import BlobRef
 from cubinet.observations import path_of, read_observations
@@ -95,12 +94,12 @@ def set_up(report: Report, scratch: Scratch, *, quick: bool) -> Bench:
     for kernel in filter(None, (small, large, near)):
         if bench.again().find(kernel.variant()) is None:
             raise SystemExit(f"{kernel.name} was compiled and is not found again")
-    head = ("kernel", "files read", "probed, there", "probed, absent", "main blob, bytes", "all headers hashed, compile s")
+    head = ("kernel", "files read", "probed, there", "probed, absent", "cubin, bytes", "nvcc under the recorder, s")
     rows = []
     for kernel in filter(None, (small, large, near)):
         counts = dict(kernel.record.observation_counts)
-        size = kernel.record.blob("cubin").size
-        rows.append((kernel.name, *(counts.get(seen, 0) for seen in ("read", "present", "absent")), size, kernel.seconds))
+        seen = (counts.get(how, 0) for how in ("read", "present", "absent"))
+        rows.append((kernel.name, *seen, kernel.record.blob("cubin").size, kernel.seconds))
     report.add("What is looked up", head, rows, "The kernels of the set-up, compiled by this run for sm_90a.")
     return bench
 
@@ -153,7 +152,6 @@ def build(template: Record, serial: int, data: bytes) -> tuple[Record, dict[Dige
 
 def absent(serial: int) -> Fingerprint:
     return Fingerprint(blake3(b"bench nobody %d" % serial).hexdigest())
-
 
 
 def read_floor(path: str) -> bytes:

@@ -9,12 +9,10 @@ import warnings
 from pathlib import Path
 
 from common import Report, Scratch
-from fixtures import build, read_floor
+from fixtures import read_floor
 
-from cubinet import Fingerprint, Record
-from cubinet.store.local import LocalLayer
-
-# ruff: noqa: PTH - the floors are the calls of `os` themselves
+# The floors are the calls of `os` themselves.
+# ruff: noqa: PTH103, PTH104
 
 FANS = [f"{i:02x}" for i in range(256)]
 
@@ -70,30 +68,6 @@ class Flush:
 
     def close(self) -> None:
         os.close(self.fd)
-
-
-class Cubinet:
-    """The local layer, asked as the layered store asks it."""
-
-    durable = False
-
-    def __init__(self, folder: Path, template: Record) -> None:
-        self.layer, self.template = LocalLayer(str(folder), durable=self.durable), template
-        self.made: dict[str, Fingerprint] = {}
-
-    def put(self, key: str, data: bytes) -> None:
-        record, blobs = build(self.template, int(key[:16], 16), data)
-        self.made[key] = record.fingerprint
-        self.layer.publish(record, blobs)
-
-    def close(self) -> None:
-        self.layer.close()
-
-
-class CubinetDurable(Cubinet):
-    """The same with every file and folder flushed."""
-
-    durable = True
 
 
 class CudaCore:

@@ -5,7 +5,7 @@ Names are loaded on first use, so that `import cubinet` costs next to nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # the one from `typing` costs more to import than all of this
 
 __version__ = "0.1.0"
 
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from cubinet.store import Store
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'cubinet' has no attribute {name!r}")
     import importlib

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the compiler refused or something was found wrong, 2 wron
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -15,22 +16,39 @@ from typing import NoReturn
 import click
 
 from cubinet import __version__
-from cubinet.cli.browse import inspect_file, list_records, show
-from cubinet.cli.check import doctor, verify
-from cubinet.cli.compile import compile_file
 from cubinet.errors import CompileError, ConfigError, CubinetError, ToolchainNotFoundError
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+COMMANDS = {
+    "compile": "cubinet.cli.compile:compile_file",
+    "doctor": "cubinet.cli.check:doctor",
+    "inspect": "cubinet.cli.browse:inspect_file",
+    "ls": "cubinet.cli.browse:list_records",
+    "show": "cubinet.cli.browse:show",
+    "verify": "cubinet.cli.check:verify",
+}
+
+
+class _Commands(click.Group):
+    """Imports a command when it is asked for: a hit should not wait for `doctor`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        module, _, name = COMMANDS.get(cmd_name, "").partition(":")
+        if not module:
+            return None
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cubinet")
 def cli() -> None:
     """A content-addressed store for compiled GPU kernels."""
-
-
-for command in (compile_file, list_records, show, inspect_file, verify, doctor):
-    cli.add_command(command)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -7,7 +7,6 @@ import platform
 import sys
 import tempfile
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -28,7 +27,7 @@ _TRIAL = '#include <cuda_fp16.h>\nextern "C" __global__ void trial(__half* x) { 
 @click.command(name="verify")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(as_json: bool) -> int:  # noqa: FBT001
-    """Read every record and blob of the local layer; move what is damaged to bad/.
+    """Read everything that is stored; move what is damaged to bad/.
 
     Exit status 1 if something was wrong. The next lookup rebuilds it.
     """
@@ -54,7 +53,7 @@ def verify(as_json: bool) -> int:  # noqa: FBT001
 @click.command(name="doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(as_json: bool) -> int:  # noqa: FBT001
-    """Check that compiling and storing would work here, by doing it once.
+    """Check that it would all work here, by doing it.
 
     Exit status 1 if they would not.
     """
@@ -94,6 +93,8 @@ def _examine() -> dict[str, Any]:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -49,7 +49,7 @@ def compile_file(  # noqa: PLR0917 - click passes options by name
     no_compile: bool,  # noqa: FBT001 - click passes flags so
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Compile FILE, or find the result of the same compile in the store.
+    """Compile FILE, or find it in the store.
 
     Options for the compiler come after `--`. Without LABEL= an include folder is named by its position.
     """

@@ -101,7 +101,7 @@ def variants() -> st.SearchStrategy[Variant]:
 
 def _kernels() -> st.SearchStrategy[Kernel]:
     count = st.none() | st.integers(0, 2**40)
-    fact = {name: count for name in ("regs", "shared", "local", "const", "params", "spills")}
+    fact = dict.fromkeys(("regs", "shared", "local", "const", "params", "spills"), count)
     return st.builds(Kernel, texts(), texts(), **fact)
 
 
