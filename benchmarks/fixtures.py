@@ -13,9 +13,9 @@ from pathlib import Path
 from blake3 import blake3
 from common import Report, Scratch
 
-from cubinet import Action, Digest, Fingerprint, Record, Root, Settings, Store, Variant
+from cubinet import Digest, Fingerprint, Record, Root, Settings, Store, Variant
 from cubinet.fingerprint import action_of, action_parts, digest_of, fingerprint_of, part_digests
-from cubinet.model import BlobRef
+from cubinet.model import Action, BlobRef
 from cubinet.observations import path_of, read_observations
 
 HERE = Path(__file__).resolve().parent

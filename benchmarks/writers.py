@@ -99,8 +99,10 @@ def writers(bench: Bench) -> None:
     found = {name: (max(each), statistics.median(each)) for name, each in rates.items()}
     rows = []
     for one, three, publish in (list(plain), list(flushed)):
-        for name in (one, three, publish):
-            rows.append((name, *found[name], *_over(found[name], found[one]), *_over(found[name], found[three])))
+        rows += [
+            (name, *found[name], *_over(found[name], found[one]), *_over(found[name], found[three]))
+            for name in (one, three, publish)
+        ]
         bench.report.goal(f"8 processes, {publish}", ">=", 0.5, "x one bare file", _over(found[publish], found[one]))
         same = _over(found[publish], found[three])
         bench.report.goal(f"8 processes, {publish}", ">=", 0.5, "x the same three files bare", same)

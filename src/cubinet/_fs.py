@@ -80,8 +80,8 @@ class Fs:
             return
         except FileNotFoundError:
             parent = os.path.dirname(path)
-            if parent == path:
-                raise
+            if parent == path or (os.path.islink(parent) and not os.path.exists(parent)):
+                raise  # a link to nowhere can hold nothing
             self.mkdir(parent, mode)
             self.mkdir(path, mode)
             return

@@ -31,10 +31,11 @@ __all__ = [
 
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\.(cu|cpp|cc|cxx|c|asc|cce)")
+_SOURCE_NAME = re.compile(r"""[^/\x00-\x1f"$`\\-][^/\x00-\x1f"$`\\]{0,199}\.(cu|cpp|cc|cxx|c|asc|cce)""")
 _ARCH = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 OUTPUT_KINDS = ("cubin", "ptx", "fatbin")
+ROOT_KINDS = ("include", "system", "quote", "beside")
 RESERVED_LABELS = re.compile(r"src|work|file|hostlib|(toolkit|host|pre)[0-9]*")
 """Labels Cubinet gives out itself: the source's folder, files given by `-include`, the
 toolkit's headers, the host compiler's."""
@@ -116,8 +117,8 @@ class Root:
     Args:
         label: name for the folder, the same on every machine (`cutlass`).
         path: where it is here.
-        kind: how the compiler searches it: `include` (`-I`), `system` (`-isystem`) or `quote`
-            (`-iquote`).
+        kind: how the compiler searches it: `include` (`-I`), `system` (`-isystem`), `quote` (for
+            quoted includes of every file) or `beside` (the folder the source itself lies in).
     """
 
     label: str
@@ -130,8 +131,8 @@ class Root:
             raise ConfigError(
                 "use root label", repr(self.label), "not a plain name", "use up to 64 letters, digits, '_', '-', '.'"
             )
-        if self.kind not in ("include", "system", "quote"):
-            raise ConfigError("use root", self.label, f"unknown kind {self.kind!r}", "include, system or quote")
+        if self.kind not in ROOT_KINDS:
+            raise ConfigError("use root", self.label, f"unknown kind {self.kind!r}", f"one of {', '.join(ROOT_KINDS)}")
         if "\0" in self.path:
             raise ConfigError("use root", self.label, "its path holds a NUL character")
 
@@ -154,7 +155,8 @@ class Variant:
         entries: kernels that must be in the result: a symbol (`scale`) or a C++ name
             (`scale<float>`). Order does not matter.
         source_name: the name the source has for the compiler, `__FILE__` and messages.
-        source_folder: the folder for `#include "beside.h"`, if the source came from a file.
+        source_folder: the folder for `#include "beside.h"`. If the source is there as a file, includes
+            are found as from that file; else the folder is searched for quoted includes of every file.
         signature: facts the caller wants in the key, as a mapping of strings.
         compiler: name of the compiler adapter.
         family, name, labels: for people and queries; never identity.
@@ -214,7 +216,7 @@ class Variant:
     def from_file(cls, path: str | Path, target: Target | str, **rest: Any) -> Self:
         """Take source, source name and source folder from a file.
 
-        A name that a compiler's shell might trip over (blanks, quotes, `$`) becomes `kernel.cu`.
+        A name that a compiler's shell would trip over (`$`, double quotes) becomes `kernel.cu`.
         Raises `ConfigError` if the file cannot be read.
         """
         place = Path(path)

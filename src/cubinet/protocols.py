@@ -34,6 +34,8 @@ class Request:
         uncacheable: why the result must not be stored at all; empty if it may.
         bound: the folders this build is tied to (`-lineinfo` writes them into the result); keyed,
             and such a build stays in the local layer. Empty if it is tied to none.
+        bound_by: what ties it, as a sentence.
+        detail: whatever the adapter wants to find again when it compiles.
     """
 
     variant: Variant
@@ -44,6 +46,8 @@ class Request:
     places: Mapping[str, str]
     uncacheable: str = ""
     bound: str = ""
+    bound_by: str = ""
+    detail: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -397,3 +397,61 @@ def test_line_information_names_files_that_a_profiler_can_open(make_store: MakeS
     assert f"{root}".encode() in made.data
     assert observed(made)["r:h.cuh"] is Seen.READ
     assert make_store().get_or_compile(asked).status == "hit"
+
+
+def test_a_header_in_a_root_does_not_find_headers_beside_the_source(make_store: MakeStore, tmp_path: Path) -> None:
+    folder = plant(
+        tmp_path / "src",
+        {"k.cu": "#include <a.cuh>\n__global__ void k(int* p) { *p = U; }\n", "u.cuh": "#define U 1\n"},
+    )
+    first = plant(tmp_path / "one", {"a.cuh": '#include "u.cuh"\n'})
+    second = plant(tmp_path / "two", {"u.cuh": "#define U 2\n"})
+    asked = Variant.from_file(folder / "k.cu", ARCH, roots=[Root("one", str(first)), Root("two", str(second))])
+    made = make_store().get_or_compile(asked)
+    assert observed(made)["two:u.cuh"] is Seen.READ
+    assert "src:u.cuh" not in observed(made)
+
+
+def test_a_source_finds_headers_in_the_folder_above(make_store: MakeStore, tmp_path: Path) -> None:
+    folder = plant(
+        tmp_path / "p q",
+        {
+            "src/my kernel.cu": '#include "../up/u.cuh"\nstatic __global__ void k(int* p) { *p = U; }\nvoid* f() { return (void*)k; }\n'
+        }
+        | {"up/u.cuh": "#define U 1\n"},
+    )
+    asked = Variant.from_file(folder / "src/my kernel.cu", ARCH)
+    made = make_store().get_or_compile(asked)
+    assert asked.source_name == "my kernel.cu"
+    assert observed(made)["src:../up/u.cuh"] is Seen.READ
+    assert made.record.local_only == ""
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    again = make_store(folder=tmp_path / "s2").get_or_compile(Variant.from_file(moved / "src/my kernel.cu", ARCH))
+    assert (again.status, again.fingerprint, again.data) == ("compiled", made.fingerprint, made.data)
+
+
+def test_a_file_given_before_the_source_is_observed_too(make_store: MakeStore, tmp_path: Path) -> None:
+    folder = plant(tmp_path / "pre fix", {"p.h": "#define P 1\n"})
+    asked = variant(source="__global__ void k(int* p) { *p = P; }", options=["-include", str(folder / "p.h")])
+    made = make_store().get_or_compile(asked)
+    assert observed(made)["pre0:p.h"] is Seen.READ
+    assert made.record.local_only == ""
+    (folder / "p.h").write_text("#define P 2\n")
+    assert make_store().get_or_compile(asked).status == "compiled"
+
+
+def test_folders_named_in_options_and_variables_are_roots(make_store: MakeStore, tmp_path: Path) -> None:
+    one = plant(tmp_path / "o ne", {"a.h": "#define A 1\n"})
+    two = plant(tmp_path / "two", {"b.h": "#define B 2\n"})
+    three = plant(tmp_path / "three", {"c.h": "#define C 3\n"})
+    asked = variant(
+        source="#include <a.h>\n#include <b.h>\n#include <c.h>\n__global__ void k(int* p) { *p = A + B + C; }",
+        options=[f"-I{one}", "-isystem", str(two)],
+    )
+    made = make_store().normalize(asked)
+    assert [(root.label, root.kind) for root in made.roots] == [("i0", "include"), ("i1", "system")]
+    settings = {"CPATH": str(three)}
+    store = Store(tmp_path / "s", environ=clean_environ(os.environ) | settings)
+    built = store.get_or_compile(asked)
+    assert {"i0:a.h", "i1:b.h", "i2:c.h"} <= set(observed(built))
+    assert built.record.local_only == ""

@@ -4,7 +4,7 @@
 environment. What a block shows as output (the lines after a `$` command, or the `output` block after a
 `python` block) must have the shape of what comes: numbers, digests and widths of columns may differ, words may not; `…`
 stands for anything, on a line of its own for any lines. A command may fail only if `$ echo $?` after it
-says with which status. `<!-- not run: why -->` before a block leaves it out.
+says with which status. `<!-- not run: why -->` before a block leaves it out, `<!-- file: name -->` puts it into a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOME = "/home/you/kernels"
 """What the pages call the reader's folder."""
 
 _FENCE = re.compile(r"^(?P<ticks>`{3,}|:{3,})(?P<info>[^`]*)$")
-_SKIP = re.compile(r"^<!-- not run: (\S.*) -->$")
+_NOTE = re.compile(r"^<!-- (not run|file): (\S.*) -->$")
 _HEX = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,64}\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _UNIT = re.compile(r"\b0 (?:ms|s)\b")
@@ -50,12 +50,13 @@ _MARK = "-- end of block, status "
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, text, line in the page, and why it is not run."""
+    """One fenced block: its language, text, line in the page, why it is not run, what file it is."""
 
     language: str
     text: str
     line: int
     skip: str = ""
+    file: str = ""
 
 
 def blocks(page: Path) -> list[Block]:
@@ -71,9 +72,10 @@ def blocks(page: Path) -> list[Block]:
             continue
         end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == fence["ticks"])
         language = fence["info"].strip()
-        skip = _SKIP.match(before)
+        note = _NOTE.match(before)
+        why, file = ((note[2], "") if note[1] == "not run" else ("", note[2])) if note else ("", "")
         if not language.startswith("{"):
-            found.append(Block(language, "\n".join(lines[at + 1 : end]) + "\n", at + 1, skip[1] if skip else ""))
+            found.append(Block(language, "\n".join(lines[at + 1 : end]) + "\n", at + 1, why, file))
         before, at = "", end + 1
     return found
 
@@ -121,6 +123,8 @@ class Reader:
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self.folder, self.environ, self.status = folder, environ, 0
+        self._here = str(folder)
+        self._notes = folder.with_name(f"{folder.name}.after")  # beside the folder: nothing in it but the reader's own
         self._python: subprocess.Popen[str] | None = None
 
     def follow(self, page: Path) -> None:
@@ -130,7 +134,9 @@ class Reader:
             where = f"{page.relative_to(ROOT)}:{block.line}"
             if block.skip:
                 continue
-            if block.language == "console":
+            if block.file:
+                (self.folder / block.file).write_text(block.text)
+            elif block.language == "console":
                 for command, output in commands(block.text):
                     self._type(command, output, where)
             elif block.language == "python":
@@ -143,10 +149,10 @@ class Reader:
             self.status = 0
             return
         assert not self.status, f"{where}: the command before {command!r} ended with status {self.status}"
-        script = f"{command}\nstatus=$?\nenv -0 > .environ; pwd > .folder; exit $status"
+        script = f"{command}\nstatus=$?\n(pwd; env -0) > '{self._notes}'; exit $status"
         done = subprocess.run(
             ["bash", "-c", script],
-            cwd=self.folder,
+            cwd=self._here,
             env=self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -155,8 +161,8 @@ class Reader:
             timeout=_LIMIT_SECONDS,
             check=False,
         )
-        variables = (self.folder / ".environ").read_text().split("\0")
-        self.environ = dict(variable.split("=", 1) for variable in variables if "=" in variable)
+        self._here, _, variables = self._notes.read_text().partition("\n")
+        self.environ = dict(variable.split("=", 1) for variable in variables.split("\0") if "=" in variable)
         self.status = done.returncode
         self._compare(expected, done.stdout, f"{where}: {command}")
 
@@ -168,7 +174,8 @@ class Reader:
         python.stdin.flush()
         printed, status = _until_mark(python.stdout)
         assert status == 0, f"{where}:\n{printed}"
-        assert shown is not None or not printed.strip(), f"{where} prints something the page does not show:\n{printed}"
+        silent = not printed.strip() or where.startswith("README")  # which is for people in a hurry
+        assert shown is not None or silent, f"{where} prints something the page does not show:\n{printed}"
         self._compare(shown or "", printed, where)
 
     def _compare(self, expected: str, actual: str, where: str) -> None:

@@ -49,7 +49,7 @@ def test_a_console_block_is_commands_with_their_output() -> None:
     assert list(commands("$ a \\\n> b\nout\n$ c\n")) == [("a b", "out\n"), ("c", "")]
 
 
-def test_a_block_knows_why_it_is_not_run(tmp_path: Path) -> None:
+def test_a_note_before_a_block_says_what_it_is_for(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("<!-- not run: needs a GPU -->\n```python\nx\n```\n\n```{note}\n```\ntext\n```sh\ny\n```\n")
-    assert blocks(page) == [Block("python", "x\n", 2, "needs a GPU"), Block("sh", "y\n", 9)]
+    page.write_text("<!-- not run: needs a GPU -->\n```python\nx\n```\n\n```{note}\n```\n<!-- file: a -->\n```c\ny\n```\n")
+    assert blocks(page) == [Block("python", "x\n", 2, "needs a GPU"), Block("c", "y\n", 9, "", "a")]

@@ -30,6 +30,7 @@ class Scene:
         folder: its private working folder.
         source: relative path of the source in it.
         places: label → absolute folder, as compilers spell it.
+        beside: whether `src/` is the caller's own folder, and not one with the source alone.
         front_ends: programs whose looks are looks at sources (cc1plus).
         programs: all files of the toolchain's identity.
         carriers: programs that only start others (the shell).
@@ -38,6 +39,7 @@ class Scene:
     folder: str
     source: str
     places: Mapping[str, str]
+    beside: bool
     front_ends: Collection[str]
     programs: Collection[str]
     carriers: Collection[str] = ("sh", "dash", "bash", "rm")
@@ -50,6 +52,8 @@ class Scene:
             path = path[2:].lstrip("/")
         if not path.startswith("/"):
             top, _, rest = path.partition("/")
+            if top == "src" and self.beside:
+                return f"src:{rest}"
             if top != "include" or not rest:
                 return None
             label, _, rest = rest.partition("/")

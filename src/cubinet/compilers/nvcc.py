@@ -13,18 +13,15 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
-from cubinet.compilers._observe import Observed, Scene, from_depfile, observe
-from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log, recorder
+from cubinet.compilers._nvcc_run import Run
+from cubinet.compilers._recorder import Recorder, recorder
 from cubinet.compilers._toolchain import Facts, facts, find_host, find_nvcc
-from cubinet.compilers._verdict import first_error, is_deterministic
-from cubinet.compilers._worker import Finished, private_folder, run
-from cubinet.errors import CompileError, CompileTimeoutError, ConfigError, ObjectError
-from cubinet.model import Kernel, Root, Toolchain, Variant
-from cubinet.observations import Contents
+from cubinet.compilers._worker import private_folder
+from cubinet.errors import ConfigError
+from cubinet.model import Root, Toolchain, Variant
 from cubinet.protocols import Compiled, Request, Step
 from cubinet.registry import Workshop
 
@@ -34,10 +31,7 @@ _ENVIRONMENT = (("LC_ALL", "C"), ("SOURCE_DATE_EPOCH", "0"))
 """`__DATE__` and `__TIME__` are those of 1970: a clock in the result could never hit."""
 
 _SEED = "--frandom-seed=1"
-_SEARCH = {"include": "-I", "system": "-isystem"}
 _CPATH = (("CPATH", "include"), ("CPLUS_INCLUDE_PATH", "system"))
-_PLAIN = re.compile(r"[A-Za-z0-9_./+@%=:-]+")
-_SCRATCH = re.compile(rb"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 
 
 class NvccCompiler:
@@ -97,10 +91,10 @@ class NvccCompiler:
                 arguments.append(f"--pre-include={path}")
         if not any(argument.startswith("--frandom-seed") for argument in arguments):
             arguments.append(_SEED)
-        bound = ""
+        bound = bound_by = ""
         if parsed.bound:
-            here = [f"{root.label}={root.path}" for root in roots]
-            bound = "\0".join((variant.source_folder or "", *here))
+            bound = "\0".join(f"{root.label}={root.path}" for root in roots)
+            bound_by = f"{_short(parsed.bound)} writes the paths of this machine into it"
         return Request(
             variant,
             known.toolchain(),
@@ -110,46 +104,45 @@ class NvccCompiler:
             places,
             uncacheable="; ".join(parsed.uncacheable),
             bound=bound,
+            bound_by=bound_by,
+            detail=parsed.host_compiler,
         )
 
     def compile(self, request: Request, *, timeout: float | None = None) -> Compiled:
         """Run nvcc and inspect what it made; see `Compiler.compile`."""
-        variant = request.variant
-        parsed = parse_nvcc(variant.options, kind=variant.kind, folder=os.getcwd(), environ=self.workshop.environ)
-        known = self.facts(parsed.host_compiler)
+        host = request.detail if isinstance(request.detail, str) else None
+        known = self.facts(host)
         trusted = recorder(self.workshop, known.host)
         if self._distrust:
             trusted = Recorder("", self._distrust)
         with private_folder() as folder:
-            run_ = _Run(request, known, trusted, folder, self.contents)
-            run_.prepare()
-            done = run_.execute(timeout)
-            observed = run_.observe()
+            compiling = Run(request, known, trusted, folder, self.contents)
+            compiling.prepare()
+            done = compiling.execute(timeout)
+            observed = compiling.observe()
             if observed.distrust and done.status == 0:
                 self._distrust = observed.distrust
                 return self.compile(request, timeout=timeout)
-            data = run_.output()
-            kernels = run_.judge(done, data, observed)
-            local_only = observed.local_only or run_.unmapped
-            if request.bound:
-                local_only = f"{_short(parsed.bound)} writes the paths of this machine into it"
+            data = compiling.output()
             return Compiled(
                 data,
-                run_.neutral(done.output),
-                kernels,
+                compiling.neutral(done.output),
+                compiling.judge(done, data, observed),
                 observed.observations,
-                run_.shown,
+                compiling.shown,
                 done.seconds,
                 uncacheable=request.uncacheable or observed.uncacheable,
-                local_only=local_only,
+                local_only=request.bound_by or observed.local_only or compiling.path_in(data),
                 widened=bool(trusted.distrust),
-                messages=run_.named(done.output),
+                messages=compiling.named(done.output),
             )
 
 
 def _all_roots(variant: Variant, includes: Sequence[tuple[str, str]], environ: object) -> tuple[Root, ...]:
     """The source's own folder, then declared roots, then those from options and from `CPATH`."""
-    roots = [Root("src", variant.source_folder, "quote")] if variant.source_folder else []
+    roots = []
+    if variant.source_folder:
+        roots.append(Root("src", variant.source_folder, "beside" if _is_file(variant) else "quote"))
     roots += variant.roots
     taken = {root.label for root in roots}
     found = list(includes)
@@ -163,6 +156,14 @@ def _all_roots(variant: Variant, includes: Sequence[tuple[str, str]], environ: o
         roots.append(Root(f"i{number}", path, kind))
         taken.add(f"i{number}")
     return tuple(roots)
+
+
+def _is_file(variant: Variant) -> bool:
+    """Whether the source is in its folder, as that file."""
+    try:
+        return Path(f"{variant.source_folder}/{variant.source_name}").read_bytes() == variant.source_bytes()
+    except OSError:
+        return False
 
 
 def _architecture(variant: Variant, given: Sequence[str]) -> list[str]:
@@ -192,184 +193,3 @@ def _short(names: Sequence[str]) -> str:
     """Options as people write them: `-lineinfo`, not `--generate-line-info`."""
     found = [NVCC.find(name) for name in names]
     return ", ".join(f[0].short[0] if f and f[0].short else name for f, name in zip(found, names, strict=True))
-
-
-class _Run:
-    """One run of nvcc in its folder."""
-
-    def __init__(self, request: Request, known: Facts, trusted: Recorder, folder: str, contents: Contents) -> None:
-        self.request, self.known, self.recorder, self.folder, self.contents = request, known, trusted, folder, contents
-        self.variant = request.variant
-        self.source = f"src/{self.variant.source_name}"
-        self.direct = self._is_direct()
-        self.made = f"out/kernel.{self.variant.kind}"
-        self.started_ns = 0
-        self.unmapped = ""
-        self.scene = Scene(
-            folder,
-            self.source,
-            request.places,
-            known.front_ends(),
-            {path for _, path, _ in known.programs},
-        )
-        self.argv, self.shown = self._argv()
-
-    def _is_direct(self) -> bool:
-        """Whether the caller's own files are compiled where they are.
-
-        Line tables name files, so a build that has them is of use only with the paths a debugger or
-        profiler can open. Such a build is bound to its folders anyway.
-        """
-        folder = self.variant.source_folder
-        if not self.request.bound or folder is None:
-            return False
-        path = f"{folder}/{self.variant.source_name}"
-        try:
-            same = Path(path).read_bytes() == self.variant.source_bytes()
-        except OSError:
-            return False
-        return same and all(_PLAIN.fullmatch(text) for text in (path, *(root.path for root in self.request.roots)))
-
-    def _argv(self) -> tuple[list[str], tuple[str, ...]]:
-        """The argument list, and the same without anything of this machine."""
-        actual, shown = [self.known.nvcc, "-ccbin", self.known.host], ["nvcc"]
-        if any(path.endswith("cc1plus") for path in self.scene.front_ends):
-            # or gcc replaces a spelled path by a shorter real one, which names this machine's folders
-            actual += ("-Xcompiler", "-fno-canonical-system-headers")
-        for old, new in (("include/", ""), ("src/", ""), *self._toolkit_prefixes()):
-            option = f"-fmacro-prefix-map={old}={new}"
-            if _PLAIN.fullmatch(option):
-                actual += ("-Xcompiler", option)
-            else:
-                self.unmapped = f"the path {old} cannot be kept out of it"
-        common = [f"-{self.variant.kind}", *self.request.arguments]
-        for root in self.request.roots:
-            where = root.path if self.direct else f"include/{root.label}"
-            common += ("-Xcompiler", f"-iquote{where}") if root.kind == "quote" else (_SEARCH[root.kind], where)
-        if self.recorder.distrust:
-            actual += ("-MD", "-MF", "out/depends")
-        source = f"{self.variant.source_folder}/{self.variant.source_name}" if self.direct else self.source
-        common += ("-o", self.made, source)
-        return actual + common, tuple(shown + common)
-
-    def _toolkit_prefixes(self) -> list[tuple[str, str]]:
-        return [(path, label) for label, path in self.known.places.items() if label.startswith(("toolkit", "host"))]
-
-    def prepare(self) -> None:
-        for name in ("src", "include", "out", "scratch"):
-            Path(self.folder, name).mkdir()
-        Path(self.folder, self.source).write_bytes(self.variant.source_bytes())
-        for label, place in self.request.places.items():
-            if label not in self.known.places:
-                Path(self.folder, "include", label).symlink_to(place)
-
-    def execute(self, timeout: float | None) -> Finished:
-        environ = {
-            "PATH": f"{os.path.dirname(self.known.host)}:/usr/bin:/bin",
-            "TMPDIR": f"{self.folder}/scratch",
-            "HOME": self.folder,
-            **dict(self.request.environment),
-            **self.recorder.environ(self.folder),
-        }
-        self.started_ns = time.time_ns()
-        try:
-            done = run(self.argv, folder=self.folder, environ=environ, timeout=timeout)
-        except OSError as exc:
-            raise CompileError(self.subject, f"{self.known.nvcc}: {exc.strerror}", "see cubinet doctor") from exc
-        if done.timed_out:
-            raise CompileTimeoutError(
-                self.subject,
-                f"nvcc was killed after {timeout:g} s",
-                "raise CUBINET_TIMEOUT, or look for a runaway template",
-                self.named(done.output),
-                self.shown,
-                self._toolchain(),
-            )
-        return done
-
-    def observe(self) -> Observed:
-        if self.recorder.distrust:
-            try:
-                text = Path(self.folder, "out/depends").read_bytes()
-            except FileNotFoundError:
-                return Observed((), uncacheable="the compiler wrote no dependency file")
-            roots = [replace(root) for root in self.request.roots]
-            return from_depfile(os.fsdecode(text), roots, self.scene, self.contents, self.started_ns)
-        try:
-            events = list(read_log(f"{self.folder}/{LOG_NAME}"))
-        except ValueError as exc:
-            return Observed((), uncacheable=str(exc))
-        return observe(events, self.scene, self.contents, self.started_ns)
-
-    def output(self) -> bytes:
-        try:
-            return Path(self.folder, self.made).read_bytes()
-        except FileNotFoundError:
-            return b""
-
-    def judge(self, done: Finished, data: bytes, observed: Observed) -> tuple[Kernel, ...]:
-        """The kernels of a good result. Raises `CompileError`."""
-        from cubinet.objects import check
-
-        log = done.output.decode(errors="replace")
-        if done.status == 0:
-            try:
-                return check(
-                    data, kind=self.variant.kind, arch=self.variant.target.arch, entries=self.variant.entries, log=log
-                )
-            except ObjectError as exc:
-                error = CompileError(
-                    self.subject,
-                    f"nvcc exited 0 but cannot {exc.action} {exc.subject}: {exc.finding}",
-                    exc.remedy,
-                    self.named(done.output),
-                    self.shown,
-                    self._toolchain(),
-                )
-                raise error from exc
-        error = CompileError(
-            self.subject,
-            f"nvcc ended with status {done.status}: {first_error(self.named(done.output))}",
-            "",
-            self.named(done.output),
-            self.shown,
-            self._toolchain(),
-            is_deterministic(log, done.status) and not observed.uncacheable,
-        )
-        error.observations = observed.observations
-        raise error
-
-    @property
-    def subject(self) -> str:
-        return self.variant.name or self.variant.source_name
-
-    def _toolchain(self) -> str:
-        return f"nvcc {self.known.version}"
-
-    def neutral(self, output: bytes) -> bytes:
-        """A log without temporary names and folders of this machine, to be stored."""
-        out = _SCRATCH.sub(b"", output).replace(os.fsencode(self.folder) + b"/", b"")
-        for label, place in self.known.places.items():
-            out = out.replace(os.fsencode(place) + b"/", label.encode() + b":")
-        return out
-
-    def named(self, output: bytes) -> str:
-        """A log with the caller's file names, to be read."""
-        text = _SCRATCH.sub(b"", output).decode(errors="replace").replace(self.folder + "/", "")
-        folder = self.variant.source_folder
-        if folder:
-            text = re.sub(
-                rf"(?<![\w/.]){re.escape(self.source)}", lambda _: _shown(f"{folder}/{self.variant.source_name}"), text
-            )
-        else:
-            text = re.sub(rf"(?<![\w/.]){re.escape(self.source)}", lambda _: self.variant.source_name, text)
-        for label, place in self.request.places.items():
-            if label not in self.known.places:
-                text = re.sub(rf"(?<![\w/.])include/{re.escape(label)}/", lambda _, p=place: f"{_shown(p)}/", text)  # type: ignore[misc]
-        return text
-
-
-def _shown(path: str) -> str:
-    """A path as a person in this folder would write it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative

@@ -14,9 +14,9 @@
  * whether the file is still the one the compiler saw. A relative path means: relative to the folder in
  * CUBINET_RECORDER_FOLDER, where the compile runs.
  *
- * It also keeps that folder's random name out of what is compiled: nvcc hashes the real path of its
- * source into the names of internal symbols, so realpath() answers with CUBINET_RECORDER_ALIAS instead
- * of the folder.
+ * It also keeps this machine's folders out of what is compiled: nvcc hashes the real path of its source
+ * into the names of internal symbols, so for a path below that folder realpath() answers with
+ * CUBINET_RECORDER_ALIAS in the folder's place and follows no link.
  *
  * Not seen: static programs and bare system calls. X events without the S event of the same process
  * show the former; the self-test in _recorder.py shows whether the compiler at hand uses the latter.
@@ -286,30 +286,36 @@ ssize_t readlink(const char *restrict path, char *restrict buf, size_t size) {
 
 /* --- names --------------------------------------------------------------------------------------- */
 
-/* Replace the compile's folder at the start of an absolute path by its alias. */
-static char *renamed(char *found, char *buf) {
-    size_t a = strlen(alias);
-    if (!found || !folder_length || !a || strncmp(found, folder, folder_length)) return found;
-    const char *rest = found + folder_length;
-    if (*rest && *rest != '/') return found;
-    if (buf) {
-        if (a + strlen(rest) >= PATH_MAX) return found;
-        memmove(buf + a, rest, strlen(rest) + 1);
-        memcpy(buf, alias, a);
-        return buf;
+/* The part of a path below the folder where the compile runs, or NULL. Links are not followed: a link in
+ * the folder is how the compile knows a place outside it. */
+static const char *below_folder(const char *path) {
+    char here[PATH_MAX];
+    ssize_t n;
+    if (!folder_length || !alias[0]) return NULL;
+    if (path[0] == '/') {
+        if (strncmp(path, folder, folder_length) || (path[folder_length] && path[folder_length] != '/')) return NULL;
+        path += folder_length;
+    } else {
+        n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", here, sizeof here - 1);
+        here[n > 0 ? n : 0] = 0;
+        if (strcmp(here, folder)) return NULL;
     }
-    char *fresh = malloc(a + strlen(rest) + 1);
-    if (!fresh) return found;
-    memcpy(fresh, alias, a);
-    strcpy(fresh + a, rest);
-    free(found);
-    return fresh;
+    while (*path == '/' || (path[0] == '.' && (path[1] == '/' || !path[1]))) path++;
+    return path;
 }
 
 char *realpath(const char *restrict path, char *restrict buf) {
-    char *found = NEXT(realpath)(path, buf);
+    char *found = NEXT(realpath)(path, buf), *answer;
+    const char *rest;
+    size_t size;
     note_found(AT_FDCWD, path, found == NULL);
-    return renamed(found, buf);
+    rest = found ? below_folder(path) : NULL;
+    if (!rest) return found;
+    size = strlen(alias) + strlen(rest) + 2;
+    if (size > PATH_MAX || !(answer = buf ? buf : malloc(size))) return found;
+    if (!buf) free(found);
+    snprintf(answer, size, *rest ? "%s/%s" : "%s%s", alias, rest);
+    return answer;
 }
 
 /* --- running ------------------------------------------------------------------------------------- */

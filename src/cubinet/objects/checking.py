@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from cubinet.errors import ObjectError
 from cubinet.model import Kernel
-from cubinet.objects import cubin
+from cubinet.objects import ascend, cubin
 from cubinet.objects.elf import Elf
 from cubinet.objects.info import Image, ObjectInfo
 from cubinet.objects.kinds import sniff
@@ -51,7 +51,7 @@ def check(data: bytes, *, kind: str, arch: str, entries: Sequence[str], log: str
     if found != kind:
         finding = f"it is of kind {found}" if found not in ("unknown", "elf") else unreadable(data, found).finding
         raise ObjectError("use compiled", subject, finding, f"ask the compiler for a {kind}")
-    info = _whole_cubin(data, subject) if kind == "cubin" else inspect(data)
+    info = _whole(data, kind, subject) if kind in ("cubin", "ascend") else inspect(data)
     if kind == "fatbin":
         kernels, known = _of_images(info.images, arch, subject)
     else:
@@ -67,13 +67,12 @@ def check(data: bytes, *, kind: str, arch: str, entries: Sequence[str], log: str
     return tuple(replace(k, spills=_spilled(counts, k.symbol, arch)) for k in kernels) if counts else kernels
 
 
-def _whole_cubin(data: bytes, subject: str) -> ObjectInfo:
-    elf = Elf(data, "cubin")
+def _whole(data: bytes, kind: str, subject: str) -> ObjectInfo:
+    elf = Elf(data, subject)
     if elf.end != len(data):
-        raise ObjectError(
-            "use compiled", subject, f"its tables end at byte {elf.end}, the file at {len(data)}", FULL_DISK
-        )
-    return cubin.describe(elf)
+        finding = f"its tables end at byte {elf.end}, the file at {len(data)}"
+        raise ObjectError("use compiled", subject, finding, FULL_DISK)
+    return cubin.describe(elf) if kind == "cubin" else ascend.describe(elf)
 
 
 def _real(arch: str) -> str:

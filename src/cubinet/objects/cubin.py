@@ -58,7 +58,7 @@ DEMANGLED_BYTES = 1 << 22
 
 UNKNOWN_STACK = 0xFFFFFFFF
 
-_ARCH_OPTIONS = ("-arch", "--gpu-name", "-arch=", "--gpu-name=")
+_ARCH_OPTIONS = ("-arch", "--gpu-name")
 
 
 def describe(elf: Elf) -> ObjectInfo:
@@ -108,11 +108,10 @@ def _archs(elf: Elf, sections: dict[str, Section], ran: list[Tool]) -> tuple[str
 
 def _told(options: tuple[str, ...]) -> str:
     """The architecture that ptxas was run for."""
-    for option, following in zip(options, (*options[1:], ""), strict=True):
-        if option in _ARCH_OPTIONS[:2]:
-            return following
-        if option.startswith(_ARCH_OPTIONS[2:]):
-            return option.partition("=")[2]
+    for option, following in zip(options, (*options, "")[1:], strict=True):
+        name, equals, value = option.partition("=")
+        if name in _ARCH_OPTIONS:
+            return value if equals else following
     return ""
 
 

@@ -43,6 +43,7 @@ class Store:
         settings: everything else; `Settings.from_env()` if not given.
         environ: where compilers and their variables are looked for; the process's if not given.
         fs: the seam for file changes.
+        compilers: adapters by name, used before those that are installed.
 
     Raises:
         ConfigError: a setting is wrong, or others can write the folder.
@@ -55,11 +56,13 @@ class Store:
         settings: Settings | None = None,
         environ: Mapping[str, str] | None = None,
         fs: Fs | None = None,
+        compilers: Mapping[str, Compiler] | None = None,
     ) -> None:
         settings = settings or Settings.from_env(environ=environ)
         if folder is not None:
             settings = replace(settings, dir=os.path.abspath(os.fspath(folder)))
         self.settings, self._environ, self._fs = settings, environ, fs or Fs()
+        self._given = dict(compilers or {})
         self.folder = settings.folder
         if settings.trust == "owner":
             check_trust(self.folder)
@@ -70,7 +73,7 @@ class Store:
         self._layers = Layered(self._local, self._checker, self.counters, strict=settings.strict)
         self._failures = Failures(self._layers, self._contents)
         self._flight: SingleFlight[Action, Artifact] = SingleFlight()
-        self._compilers: dict[str, Compiler] = {}
+        self._compilers = dict(self._given)
         self._held: dict[Variant, tuple[object, Artifact]] = {}
 
     @classmethod
@@ -309,11 +312,13 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         environ = None if self._environ is None else dict(self._environ)
-        return _restore, (type(self), self.settings, environ)
+        return _restore, (type(self), self.settings, environ, self._given)
 
     def __repr__(self) -> str:
         return f"<Store {self.folder}>"
 
 
-def _restore(cls: type[Store], settings: Settings, environ: dict[str, str] | None) -> Store:
-    return cls(settings=settings, environ=environ)
+def _restore(
+    cls: type[Store], settings: Settings, environ: dict[str, str] | None, compilers: dict[str, Compiler]
+) -> Store:
+    return cls(settings=settings, environ=environ, compilers=compilers)

@@ -32,8 +32,11 @@ _PREFIX = b'{"_check":"'
 _BODY = len(_PREFIX) + 64  # where the checked bytes start: at the quote that closes the sum
 
 
-def _seal(fields: dict[str, Any]) -> bytes:
-    body = b'",' + msgspec.json.encode(fields, order="sorted")[1:]
+def _seal(fields: dict[str, Any], what: str) -> bytes:
+    try:
+        body = b'",' + msgspec.json.encode(fields, order="sorted")[1:]
+    except UnicodeEncodeError as exc:  # a name or option that is not UTF-8 where it came from
+        raise FormatError(f"write {what}", "", f"a text in it is not UTF-8 ({exc.reason})") from exc
     return _PREFIX + blake3(body).hexdigest().encode() + body + b"\n"
 
 
@@ -136,15 +139,19 @@ def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, what: str) -> Any:
     _open(data, what)
     try:
         found = decoder.decode(data)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, RecursionError) as exc:
         try:
             found = _version_decoder.decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             found = None
         if found is None or found.format <= FORMAT:
             raise FormatError(f"read {what}", "", str(exc)) from exc
+    if found.format < FORMAT:
+        raise FormatError(f"read {what}", "", f"format {found.format} has never been")
     if found.format > FORMAT:
-        raise NewerFormatError(f"read {what}", "", f"format {found.format}, this release knows {FORMAT}", "upgrade cubinet")
+        raise NewerFormatError(
+            f"read {what}", "", f"format {found.format}, this release knows {FORMAT}", "upgrade cubinet"
+        )
     return found
 
 
@@ -187,7 +194,7 @@ def encode_record(record: Record) -> bytes:
     }
     if record.local_only:
         fields["local_only"] = record.local_only
-    return _seal(fields)
+    return _seal(fields, "record")
 
 
 def decode_record(data: bytes) -> Record:
@@ -230,7 +237,7 @@ def decode_record(data: bytes) -> Record:
 def encode_manifest(action: Action, candidates: tuple[Digest, ...]) -> bytes:
     """The newest `MANIFEST_CANDIDATES` observation sets of an action, newest first."""
     names = [c.hex for c in candidates[:MANIFEST_CANDIDATES]]
-    return _seal({"format": FORMAT, "action": action.hex, "candidates": names})
+    return _seal({"format": FORMAT, "action": action.hex, "candidates": names}, "manifest")
 
 
 def decode_manifest(data: bytes) -> tuple[Action, tuple[Digest, ...]]:
@@ -244,7 +251,7 @@ def decode_manifest(data: bytes) -> tuple[Action, tuple[Digest, ...]]:
 
 def encode_failure(failure: Failure) -> bytes:
     """A failure as the bytes of its file."""
-    return _seal(msgspec.structs.asdict(failure))
+    return _seal(msgspec.structs.asdict(failure), "failure")
 
 
 def decode_failure(data: bytes) -> Failure:

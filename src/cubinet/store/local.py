@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from blake3 import blake3
 
 from cubinet._fs import Fs
-from cubinet.errors import ConfigError, FormatError, ReadOnlyError, StoreError
+from cubinet.errors import ConfigError, FormatError, LockTimeoutError, ReadOnlyError, StoreError
 from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, BlobRef, Digest, Fingerprint, Record
 from cubinet.store.format import (
@@ -40,8 +41,16 @@ _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache m
 _RECORD_LIMIT = 64 << 20
 _BAD_LIMIT = 64
 _LEFTOVER_SECONDS = 3600.0
+_MANIFEST_SECONDS = 1.0
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
+
+# What this class writes into `tmp` and `bad`, and therefore may remove from there: somebody may have named a
+# folder that has a `tmp` of its own.
+_OUR_TEMPORARY = re.compile(r".+-\d+-\d+-\d+-[0-9a-f]{8}")
+_OUR_BAD = re.compile(r"(records|blobs|manifests)-[0-9a-f]{64}-\d+")
+_FAN = re.compile(r"[0-9a-f]{2}")
+_NAME = re.compile(r"([0-9a-f]{64})(\.json)?")
 
 _serial = itertools.count()
 
@@ -49,33 +58,35 @@ _serial = itertools.count()
 def check_trust(folder: str) -> None:
     """Refuse a folder that somebody else could have written into. Fine if it is not there yet.
 
+    Looks at every folder above it too, and above what it links to.
+
     Raises `ConfigError`.
     """
-    path = os.path.abspath(folder)
-    while True:
-        try:
-            info = os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            info = None
-        except OSError as exc:
-            raise ConfigError("use store folder", folder, f"{path}: {exc.strerror}") from exc
-        if info is not None:
-            writable = info.st_mode & (0o022 if path == os.path.abspath(folder) else 0o002)
-            sticky = info.st_mode & 0o1000 and path != os.path.abspath(folder)
-            if info.st_uid not in (0, os.geteuid()):
-                finding = f"{path} belongs to user {info.st_uid}, not to you"
-            elif writable and not sticky:
-                finding = f"others can write {path} (mode {info.st_mode & 0o7777:04o})"
-            else:
-                finding = ""
-            if finding:
-                raise ConfigError(
-                    "use store folder", folder, finding, "chmod go-w it, name another, or say CUBINET_TRUST=open"
-                )
-        parent = os.path.dirname(path)
-        if parent == path:
-            return
-        path = parent
+    ends = {os.path.abspath(folder), os.path.realpath(folder)}
+    for end in sorted(ends):
+        path, parent = end, os.path.dirname(end)
+        _check_folder(folder, path, itself=True)
+        while parent != path:
+            path, parent = parent, os.path.dirname(parent)
+            _check_folder(folder, path, itself=False)
+
+
+def _check_folder(folder: str, path: str, *, itself: bool) -> None:
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as exc:
+        raise ConfigError("use store folder", folder, f"{path}: {exc.strerror}") from exc
+    writable = info.st_mode & (0o022 if itself else 0o002)
+    sticky = info.st_mode & 0o1000 and not itself  # as /tmp: others cannot move what is mine
+    if info.st_uid not in (0, os.geteuid()):
+        finding = f"{path} belongs to user {info.st_uid}, not to you"
+    elif writable and not sticky:
+        finding = f"others can write {path} (mode {info.st_mode & 0o7777:04o})"
+    else:
+        return
+    raise ConfigError("use store folder", folder, finding, "chmod go-w it, name another, or say CUBINET_TRUST=open")
 
 
 class LocalLayer:
@@ -144,13 +155,17 @@ class LocalLayer:
 
     def candidates(self, action: Action) -> tuple[Digest, ...]:
         """Observation sets seen with an action, newest first."""
+        return self._manifest(action) or ()
+
+    def _manifest(self, action: Action) -> tuple[Digest, ...] | None:
+        """The same; `None` for a manifest in a newer format."""
         data = self._read(self._path("manifests", action.hex, ".json"), _RECORD_LIMIT)
         if data is None:
             return ()
         try:
             found, candidates = decode_manifest(data)
         except NewerFormatError:
-            return ()
+            return None
         except FormatError as exc:
             self.quarantine("manifests", action.hex, ".json", str(exc))
             return ()
@@ -163,6 +178,8 @@ class LocalLayer:
             return None
         try:
             found = decode_failure(data)
+        except NewerFormatError:
+            return None
         except FormatError:
             found = None
         if found is None or found.action != action.hex or not self.now() < found.expires < self.now() + 61:
@@ -177,12 +194,19 @@ class LocalLayer:
 
     def names(self, kind: str, fan_out: str | None = None) -> Iterator[str]:
         """The hex names in one of the fanned-out folders, or in one fan of it."""
-        fans = [fan_out] if fan_out else sorted(self.fs.list(f"{self.folder}/{kind}"))
-        for fan in fans:
-            for name in sorted(self.fs.list(f"{self.folder}/{kind}/{fan}")):
-                stem = name.removesuffix(".json")
-                if len(stem) == 64 and stem[:2] == fan and not set(stem) - set("0123456789abcdef"):
-                    yield stem
+        for fan in [fan_out] if fan_out else self._list(f"{self.folder}/{kind}"):
+            if not _FAN.fullmatch(fan):
+                continue
+            for name in self._list(f"{self.folder}/{kind}/{fan}"):
+                match = _NAME.fullmatch(name)
+                if match and name.startswith(fan) and bool(match[2]) is (kind != "blobs"):
+                    yield match[1]
+
+    def _list(self, path: str) -> list[str]:
+        try:
+            return sorted(self.fs.list(path))
+        except OSError as exc:
+            raise StoreError("list", path, exc.strerror or str(exc), "see cubinet doctor") from exc
 
     def _path(self, kind: str, name: str, suffix: str = "") -> str:
         return f"{self.folder}/{kind}/{name[:2]}/{name}{suffix}"
@@ -223,10 +247,13 @@ class LocalLayer:
         """Store a build; `False` if the fingerprint was there already. See `Layer.publish`."""
         with self._writing("publish", record.fingerprint):
             self._prepare()
+            encoded, name = encode_record(record), record.fingerprint.hex
             for digest, data in blobs.items():
                 self._publish_blob(digest, data)
             # record after its blobs: a reader that sees it must find them
-            fresh = self._publish_file("records", record.fingerprint.hex, ".json", encode_record(record))
+            fresh = self._publish_file("records", name, ".json", encoded)
+            if not fresh and self.find(record.fingerprint) is None:  # a damaged one, which `find` moved away
+                fresh = self._publish_file("records", name, ".json", encoded)
             self._add_candidate(record.action, record.observations)
             return fresh
 
@@ -244,19 +271,29 @@ class LocalLayer:
         """A lock among the processes of this host. Entering it may raise `OSError`."""
         return FileLock(self.fs, f"{self.folder}/locks/{name}", prepare=self._prepare)
 
-    def quarantine(self, kind: str, name: str, suffix: str, why: str) -> None:
-        """Move a file that is wrong out of the way, if the layer can be written."""
+    def quarantine(self, kind: str, name: str, suffix: str, why: str) -> bool:
+        """Move a file that is wrong out of the way; `False` if that cannot be done."""
         target = f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}"
         try:
             self.fs.mkdir(f"{self.folder}/bad")
             self.fs.rename(self._path(kind, name, suffix), target)
-            kept = sorted(self.fs.list(f"{self.folder}/bad"), key=lambda n: n.rpartition("-")[2])
-            for old in kept[:-_BAD_LIMIT]:
-                self.fs.discard(f"{self.folder}/bad/{old}")
+        except FileNotFoundError:  # another process was quicker
+            return True
         except OSError:
             self.warn(f"{kind[:-1]} {name} is damaged and cannot be moved away: {why}")
-            return
+            return False
+        self._bound_bad()
         self.warn(f"{kind[:-1]} {name} was damaged and is now in {self.folder}/bad: {why}")
+        return True
+
+    def _bound_bad(self) -> None:
+        try:
+            found = filter(_OUR_BAD.fullmatch, self.fs.list(f"{self.folder}/bad"))
+            oldest_first = sorted(found, key=lambda name: name.rpartition("-")[2])
+        except OSError:  # they stay for now
+            return
+        for name in oldest_first[:-_BAD_LIMIT]:
+            self.fs.discard(f"{self.folder}/bad/{name}")
 
     def close(self) -> None:
         """Nothing is held open between calls."""
@@ -293,7 +330,7 @@ class LocalLayer:
 
     def _sweep(self) -> None:
         """Remove temporary files that a killed process left more than an hour ago."""
-        for name in self.fs.list(f"{self.folder}/tmp"):
+        for name in filter(_OUR_TEMPORARY.fullmatch, self.fs.list(f"{self.folder}/tmp")):
             path = f"{self.folder}/tmp/{name}"
             try:
                 if self.fs.stat(path).st_mtime < self.now() - _LEFTOVER_SECONDS:
@@ -315,28 +352,36 @@ class LocalLayer:
             there = b""
         if there == data:
             return
-        if there is not None:
-            self.quarantine("blobs", digest.hex, "", "it was damaged when the same blob was published again")
+        why = "it was damaged when the same blob was published again"
+        if there is not None and not self.quarantine("blobs", digest.hex, "", why):
+            raise StoreError("publish blob", digest, "a damaged one is in its place and cannot be moved away")
         self._publish_file("blobs", digest.hex, "", data)
 
     def _publish_file(self, kind: str, name: str, suffix: str, data: bytes) -> bool:
         path = self._path(kind, name, suffix)
-        for _ in range(2):
-            try:
-                fresh = self._link_new(data, path)
-            except FileNotFoundError:  # the fan-out folder is not there yet, or the store was deleted
-                self.fs.mkdir(os.path.dirname(path))
-                self.fs.mkdir(f"{self.folder}/tmp")
-                continue
-            if fresh and self.durable:
-                self.fs.sync_folder(os.path.dirname(path))
-            return fresh
-        return self._link_new(data, path)
+        try:
+            fresh = self._link_new(data, path)
+        except FileNotFoundError:  # the store was deleted under our feet
+            self.fs.mkdir(f"{self.folder}/tmp")
+            fresh = self._link_new(data, path)
+        if fresh and self.durable:
+            self.fs.sync_folder(os.path.dirname(path))
+        return fresh
 
     def _link_new(self, data: bytes, path: str) -> bool:
         """Give data a name unless it is taken."""
         temporary = self._temporary()
         self.fs.create(temporary, data, sync=self.durable)
+        try:
+            try:
+                return self._link(temporary, path)
+            except FileNotFoundError:  # the first name in this fan-out folder
+                self.fs.mkdir(os.path.dirname(path))
+                return self._link(temporary, path)
+        finally:
+            self.fs.discard(temporary)
+
+    def _link(self, temporary: str, path: str) -> bool:
         try:
             self.fs.link(temporary, path)
         except FileExistsError:
@@ -344,11 +389,11 @@ class LocalLayer:
         except OSError as exc:
             if self._was_linked(temporary):
                 return True  # the reply was lost, not the link
-            if exc.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK) or os.path.exists(path):
+            if exc.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
                 raise
+            if os.path.exists(path):
+                return False
             self.fs.rename(temporary, path)  # a file system without hard links
-        finally:
-            self.fs.discard(temporary)
         return True
 
     def _was_linked(self, temporary: str) -> bool:
@@ -371,16 +416,17 @@ class LocalLayer:
             raise
 
     def _add_candidate(self, action: Action, observations: Digest) -> None:
-        old = self.candidates(action)
-        if old[:1] != (observations,):
-            rest = tuple(c for c in old if c != observations)
-            self._replace("manifests", action.hex, encode_manifest(action, (observations, *rest)))
-
-    def promote(self, action: Action, observations: Digest) -> None:
-        """Put a candidate in front again after a rebuild found its record in place."""
-        with self._writing("update manifest of", action):
-            self._prepare()
-            self._add_candidate(action, observations)
+        if self.candidates(action)[:1] == (observations,):
+            return
+        with self.lock(f"{action.hex}.manifest") as lock:
+            try:
+                lock.acquire(_MANIFEST_SECONDS)
+            except (OSError, LockTimeoutError):
+                pass  # two writers at once may then lose a candidate, which costs a miss
+            old = self._manifest(action)
+            if old is not None:
+                rest = tuple(c for c in old if c != observations)
+                self._replace("manifests", action.hex, encode_manifest(action, (observations, *rest)))
 
 
 class _Writing:

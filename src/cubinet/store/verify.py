@@ -74,4 +74,3 @@ def _blobs(layer: LocalLayer, record: Record, good: dict[str, bool], named: set[
         if not good[name]:
             bad = bad or role
     return bad
-

@@ -2,5 +2,10 @@
 
 `contracts` has one pytest class for each seam; `strategies` makes values for hypothesis; `faults` has file
 systems that count, fail or die; `fake_compiler` is a compiler that needs no toolkit; `samples` makes whole
-builds. The modules need what `cubinet[test]` installs; import the ones you use.
+builds. `contracts` and `strategies` need what `cubinet[test]` installs.
 """
+
+import sys
+
+if "pytest" in sys.modules:  # so that a broken contract shows the values it compared
+    sys.modules["pytest"].register_assert_rewrite("cubinet.testing.contracts")

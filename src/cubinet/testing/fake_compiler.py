@@ -86,6 +86,9 @@ class FakeCompiler:
             bound=bound,
         )
 
+    def refresh(self) -> None:
+        """Nothing is remembered."""
+
     def compile(self, request: Request, *, timeout: float | None = None) -> Compiled:
         """Expand the source; see the module for the language."""
         start = time.perf_counter()
@@ -110,6 +113,7 @@ class FakeCompiler:
             time.perf_counter() - start,
             uncacheable=request.uncacheable or run.uncacheable or run.changed(),
             local_only="-g writes the paths of this machine into it" if request.bound else "",
+            messages=f"fake: {len(run.lines)} lines",
         )
 
 
