@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
+from cubinet.compilers._layout import Layout
 from cubinet.compilers._observe import Observed, Scene, from_depfile, observe
 from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log
 from cubinet.compilers._toolchain import Facts
 from cubinet.compilers._verdict import first_error, is_deterministic
 from cubinet.compilers._worker import Finished, run
 from cubinet.errors import CompileError, CompileTimeoutError, ObjectError
-from cubinet.fingerprint import digest_of
 from cubinet.model import Kernel
 from cubinet.observations import Contents
 from cubinet.protocols import Request
@@ -23,7 +22,6 @@ __all__ = ["Run"]
 
 _SEARCH = {"include": "-I", "system": "-isystem"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@%=:-]+")
-_SCRATCH = re.compile(rb"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 
 
 class Run:
@@ -32,16 +30,17 @@ class Run:
     def __init__(self, request: Request, known: Facts, trusted: Recorder, folder: str, contents: Contents) -> None:
         self.request, self.known, self.recorder, self.folder, self.contents = request, known, trusted, folder, contents
         self.variant = request.variant
-        self.source = f"src/{self.variant.source_name}"
-        self.beside = next((root.path for root in request.roots if root.kind == "beside"), None)
+        self.layout = Layout(folder, request, known.places)
+        self.layout.prepare()
+        for name in ("out", "scratch"):
+            Path(folder, name).mkdir()
         self.direct = self._is_direct()
         self.made = f"out/kernel.{self.variant.kind}"
         self.started_ns = 0
         self.scene = Scene(
             folder,
-            self.source,
             request.places,
-            bool(self.beside),
+            bool(self.layout.beside),
             known.front_ends(),
             {path for _, path, _ in known.programs},
         )
@@ -55,7 +54,7 @@ class Run:
         """
         roots = self.request.roots
         texts = (self.variant.source_name, *(root.path for root in roots))
-        return bool(self.request.bound and self.beside and all(map(_PLAIN.fullmatch, texts)))
+        return bool(self.request.bound and self.layout.beside and all(map(_PLAIN.fullmatch, texts)))
 
     def _argv(self) -> tuple[list[str], tuple[str, ...]]:
         """The argument list, and the same without anything of this machine."""
@@ -76,24 +75,12 @@ class Run:
                 common += (_SEARCH[root.kind], where)
         if self.recorder.distrust:
             actual += ("-MD", "-MF", "out/depends")
-        source = f"{self.beside}/{self.variant.source_name}" if self.direct else self.source
+        source = f"{self.layout.beside}/{self.variant.source_name}" if self.direct else self.layout.source
         common += ("-o", self.made, source)
         return actual + common, tuple(shown + common)
 
     def _toolkit_prefixes(self) -> list[tuple[str, str]]:
         return [(path, label) for label, path in self.known.places.items() if label.startswith(("toolkit", "host"))]
-
-    def prepare(self) -> None:
-        for name in ("include", "out", "scratch"):
-            Path(self.folder, name).mkdir()
-        if self.beside:
-            Path(self.folder, "src").symlink_to(self.beside)
-        else:
-            Path(self.folder, "src").mkdir()
-            Path(self.folder, self.source).write_bytes(self.variant.source_bytes())
-        for label, place in self.request.places.items():
-            if label not in self.known.places:
-                Path(self.folder, "include", label).symlink_to(place)
 
     def execute(self, timeout: float | None) -> Finished:
         environ = {
@@ -113,7 +100,7 @@ class Run:
                 self.subject,
                 f"nvcc was killed after {timeout:g} s",
                 "raise CUBINET_TIMEOUT, or look for a runaway template",
-                self.named(done.output),
+                self.layout.named(done.output),
                 self.shown,
                 self._toolchain(),
             )
@@ -125,38 +112,20 @@ class Run:
                 text = Path(self.folder, "out/depends").read_bytes()
             except FileNotFoundError:
                 return Observed((), uncacheable="the compiler wrote no dependency file")
-            return self._without_source(
+            return self.layout.without_source(
                 from_depfile(os.fsdecode(text), self.request.roots, self.scene, self.contents, self.started_ns)
             )
         try:
             events = list(read_log(f"{self.folder}/{LOG_NAME}"))
         except ValueError as exc:
             return Observed((), uncacheable=str(exc))
-        return self._without_source(observe(events, self.scene, self.contents, self.started_ns))
-
-    def _without_source(self, observed: Observed) -> Observed:
-        """The source is in the action already; what was read must have been that source."""
-        if not self.beside:
-            return observed
-        name = f"src:{self.variant.source_name}"
-        read = [o.digest for o in observed.observations if o.name == name]
-        same = read in ([], [digest_of(self.variant.source_bytes())])
-        changed = "" if same else f"{name} changed while compiling"
-        rest = tuple(o for o in observed.observations if o.name != name)
-        return replace(observed, observations=rest, uncacheable=observed.uncacheable or changed)
+        return self.layout.without_source(observe(events, self.scene, self.contents, self.started_ns))
 
     def output(self) -> bytes:
         try:
             return Path(self.folder, self.made).read_bytes()
         except FileNotFoundError:
             return b""
-
-    def path_in(self, data: bytes) -> str:
-        """A folder of this machine that can be read in the result, as a sentence; or an empty text."""
-        for place in (self.folder, *self.request.places.values()):
-            if os.fsencode(place) in data:
-                return f"the path {place} is in it"
-        return ""
 
     def judge(self, done: Finished, data: bytes, observed: Observed) -> tuple[Kernel, ...]:
         """The kernels of a good result. Raises `CompileError`."""
@@ -173,16 +142,16 @@ class Run:
                     self.subject,
                     f"nvcc exited 0 but cannot {exc.action} {exc.subject}: {exc.finding}",
                     exc.remedy,
-                    self.named(done.output),
+                    self.layout.named(done.output),
                     self.shown,
                     self._toolchain(),
                 )
                 raise error from exc
         error = CompileError(
             self.subject,
-            f"nvcc ended with status {done.status}: {first_error(self.named(done.output))}",
+            f"nvcc ended with status {done.status}: {first_error(self.layout.named(done.output))}",
             "",
-            self.named(done.output),
+            self.layout.named(done.output),
             self.shown,
             self._toolchain(),
             is_deterministic(log, done.status) and not observed.uncacheable,
@@ -196,31 +165,3 @@ class Run:
 
     def _toolchain(self) -> str:
         return f"nvcc {self.known.version}"
-
-    def neutral(self, output: bytes) -> bytes:
-        """A log without temporary names and folders of this machine, to be stored."""
-        out = _SCRATCH.sub(b"", output).replace(os.fsencode(self.folder) + b"/", b"")
-        for label, place in self.known.places.items():
-            out = out.replace(os.fsencode(place) + b"/", label.encode() + b":")
-        return out
-
-    def named(self, output: bytes) -> str:
-        """A log with the caller's file names, to be read."""
-        text = _SCRATCH.sub(b"", output).decode(errors="replace").replace(self.folder + "/", "")
-        folder = self.variant.source_folder
-        if folder:
-            text = re.sub(
-                rf"(?<![\w/.]){re.escape(self.source)}", lambda _: _shown(f"{folder}/{self.variant.source_name}"), text
-            )
-        else:
-            text = re.sub(rf"(?<![\w/.]){re.escape(self.source)}", lambda _: self.variant.source_name, text)
-        for label, place in self.request.places.items():
-            if label not in self.known.places:
-                text = re.sub(rf"(?<![\w/.])include/{re.escape(label)}/", lambda _, p=place: f"{_shown(p)}/", text)  # type: ignore[misc]
-        return text
-
-
-def _shown(path: str) -> str:
-    """A path as a person in this folder would write it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative

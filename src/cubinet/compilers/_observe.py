@@ -28,7 +28,6 @@ class Scene:
 
     Attributes:
         folder: its private working folder.
-        source: relative path of the source in it.
         places: label → absolute folder, as compilers spell it.
         beside: whether `src/` is the caller's own folder, and not one with the source alone.
         front_ends: programs whose looks are looks at sources (cc1plus).
@@ -37,7 +36,6 @@ class Scene:
     """
 
     folder: str
-    source: str
     places: Mapping[str, str]
     beside: bool
     front_ends: Collection[str]
@@ -99,8 +97,8 @@ class _Looks:
                 self.trouble.append(f"{event.path} could not be looked at: {os.strerror(event.error)}")
             elif event.error != errno.ENAMETOOLONG:
                 self.absent[name] = None
-        elif event.op in "DL":
-            self.trouble.append(f"the compiler listed or loaded {event.path}")
+        elif event.op == "D":
+            self.trouble.append(f"the compiler listed {event.path}")
         elif modes.S_ISDIR(event.mode):
             self.present[name.rstrip("/") + "/"] = None
         elif event.op == "R":
@@ -116,7 +114,7 @@ class _Looks:
             if lib and event.path.startswith(os.path.dirname(lib)):
                 self.absent[f"hostlib:{os.path.relpath(event.path, lib)}"] = None
             return
-        if event.op not in "RL" or not event.path.startswith("/") or modes.S_ISDIR(event.mode) or event.error:
+        if event.op != "R" or not event.path.startswith("/") or modes.S_ISDIR(event.mode) or event.error:
             return
         if event.path.startswith((self.scene.folder + "/", *_IGNORED)):
             return

@@ -53,10 +53,10 @@ class Recorder:
         }
 
 
-def read_log(path: str) -> Iterator[Event]:
-    """The events of one compile, in the order they happened. Raises `ValueError` for a torn log."""
+def read_log(path: str, offset: int = 0) -> Iterator[Event]:
+    """The events in a log from a byte on, in the order they happened. Raises `ValueError` for a torn log."""
     try:
-        data = Path(path).read_bytes()
+        data = Path(path).read_bytes()[offset:]
     except FileNotFoundError:
         return
     heads = data.split(b"\0")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Finished", "private_folder", "run"]
+__all__ = ["Finished", "private_folder", "run", "slot"]
 
 _BYTES_A_WORKER = 512 << 20
 """What one cicc was measured to need for a large kernel."""
@@ -26,6 +26,11 @@ def _workers() -> int:
 
 
 _slots = threading.BoundedSemaphore(_workers())
+
+
+def slot() -> threading.BoundedSemaphore:
+    """Enter it to compile: at most as many at once in this process as there are cores and memory for."""
+    return _slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def run(argv: Sequence[str], *, folder: str, environ: Mapping[str, str], timeout: float | None = None) -> Finished:
     """Run a program in a folder with exactly this environment and wait for it.
 
-    At most as many run at once in this process as there are cores and memory for. An interrupt
-    kills it with all its children. Raises `OSError` if it cannot be started.
+    Waits for a `slot`. An interrupt kills it with all its children. Raises `OSError` if it cannot be started.
     """
-    with _slots:
+    with slot():
         start = time.monotonic()
         process = subprocess.Popen(
             list(argv),

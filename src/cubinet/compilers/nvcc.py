@@ -13,15 +13,15 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
+from cubinet.compilers._layout import all_roots
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
 from cubinet.compilers._nvcc_run import Run
 from cubinet.compilers._recorder import Recorder, recorder
 from cubinet.compilers._toolchain import Facts, facts, find_host, find_nvcc
 from cubinet.compilers._worker import private_folder
 from cubinet.errors import ConfigError
-from cubinet.model import Root, Toolchain, Variant
+from cubinet.model import Toolchain, Variant
 from cubinet.protocols import Compiled, Request, Step
 from cubinet.registry import Workshop
 
@@ -31,7 +31,7 @@ _ENVIRONMENT = (("LC_ALL", "C"), ("SOURCE_DATE_EPOCH", "0"))
 """`__DATE__` and `__TIME__` are those of 1970: a clock in the result could never hit."""
 
 _SEED = "--frandom-seed=1"
-_CPATH = (("CPATH", "include"), ("CPLUS_INCLUDE_PATH", "system"))
+_CPATH = {"CPATH": "include", "CPLUS_INCLUDE_PATH": "system"}
 
 
 class NvccCompiler:
@@ -79,7 +79,7 @@ class NvccCompiler:
         environ = self.workshop.environ
         parsed = parse_nvcc(variant.options, kind=variant.kind, folder=os.getcwd(), environ=environ)
         known = self.facts(parsed.host_compiler)
-        roots = _all_roots(variant, parsed.includes, environ)
+        roots = all_roots(variant, parsed.includes, environ, _CPATH)
         places = dict(known.places) | {root.label: root.path for root in roots}
         arguments = [*parsed.arguments, *_architecture(variant, parsed.architectures), *parsed.passthrough]
         for i, path in enumerate(parsed.preincludes):
@@ -117,7 +117,6 @@ class NvccCompiler:
             trusted = Recorder("", self._distrust)
         with private_folder() as folder:
             compiling = Run(request, known, trusted, folder, self.contents)
-            compiling.prepare()
             done = compiling.execute(timeout)
             observed = compiling.observe()
             if observed.distrust and done.status == 0:
@@ -126,44 +125,16 @@ class NvccCompiler:
             data = compiling.output()
             return Compiled(
                 data,
-                compiling.neutral(done.output),
+                compiling.layout.neutral(done.output),
                 compiling.judge(done, data, observed),
                 observed.observations,
                 compiling.shown,
                 done.seconds,
                 uncacheable=request.uncacheable or observed.uncacheable,
-                local_only=request.bound_by or observed.local_only or compiling.path_in(data),
+                local_only=request.bound_by or observed.local_only or compiling.layout.path_in(data),
                 widened=bool(trusted.distrust),
-                messages=compiling.named(done.output),
+                messages=compiling.layout.named(done.output),
             )
-
-
-def _all_roots(variant: Variant, includes: Sequence[tuple[str, str]], environ: object) -> tuple[Root, ...]:
-    """The source's own folder, then declared roots, then those from options and from `CPATH`."""
-    roots = []
-    if variant.source_folder:
-        roots.append(Root("src", variant.source_folder, "beside" if _is_file(variant) else "quote"))
-    roots += variant.roots
-    taken = {root.label for root in roots}
-    found = list(includes)
-    for name, kind in _CPATH:
-        value = environ.get(name, "") if hasattr(environ, "get") else ""
-        found += ((kind, entry or ".") for entry in value.split(os.pathsep) if value)
-    number = 0
-    for kind, path in found:
-        while f"i{number}" in taken:
-            number += 1
-        roots.append(Root(f"i{number}", path, kind))
-        taken.add(f"i{number}")
-    return tuple(roots)
-
-
-def _is_file(variant: Variant) -> bool:
-    """Whether the source is in its folder, as that file."""
-    try:
-        return Path(f"{variant.source_folder}/{variant.source_name}").read_bytes() == variant.source_bytes()
-    except OSError:
-        return False
 
 
 def _architecture(variant: Variant, given: Sequence[str]) -> list[str]:

@@ -8,7 +8,6 @@
  *   F  that execution failed                             R  it opened path for reading
  *   W  it opened path for writing                        P  it found path by a stat-like call
  *   A  it looked for path in vain                        D  it listed folder path
- *   L  it loaded a shared object by dlopen
  *
  * For R and P the stamp is that of the file at that moment, so whoever reads the log can tell later
  * whether the file is still the one the compiler saw. A relative path means: relative to the folder in
@@ -18,7 +17,8 @@
  * into the names of internal symbols, so for a path below that folder realpath() answers with
  * CUBINET_RECORDER_ALIAS in the folder's place and follows no link.
  *
- * Not seen: static programs and bare system calls. X events without the S event of the same process
+ * dlopen is left alone: it searches as its caller's library says, and that would then be this one.
+ * Not seen: shared objects, static programs and bare system calls. X events without the S event of the same process
  * show the former; the self-test in _recorder.py shows whether the compiler at hand uses the latter.
  */
 #define _GNU_SOURCE
@@ -207,12 +207,6 @@ FREOPEN(freopen64)
 DIR *opendir(const char *path) {
     DIR *found = NEXT(opendir)(path);
     note(found ? 'D' : 'A', AT_FDCWD, path, found ? 0 : errno, NULL);
-    return found;
-}
-
-void *dlopen(const char *path, int flags) {
-    void *found = NEXT(dlopen)(path, flags);
-    if (path) note('L', AT_FDCWD, path, found ? 0 : ENOENT, NULL);
     return found;
 }
 
