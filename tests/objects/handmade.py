@@ -24,7 +24,7 @@ class Piece(NamedTuple):
     link: int | None = None
 
 
-def symbol(name: int, info: int = 0x12, other: int = 0x10, section: int = 1, value: int = 0, size: int = 0) -> bytes:
+def symbol(name: int, *, info: int = 0x12, other: int = 0x10, section: int = 1, value: int = 0, size: int = 0) -> bytes:
     """One row of a symbol table; a kernel unless said otherwise."""
     return struct.pack("<IBBHQQ", name, info, other, section, value, size)
 
@@ -83,7 +83,8 @@ def member(
     if packed is None:
         packed = len(payload) if flags & 0xA000 else 0
     length = len(payload) if size is None else size
-    return struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, header, length, packed, 0, 8, 1, sm, 0, 0, flags, 0, expanded) + payload
+    fields = (kind, 0x101, header, length, packed, 0, 8, 1, sm, 0, 0, flags, 0, expanded)
+    return struct.pack("<HHIQIIHHIIIQQQ", *fields) + payload
 
 
 def fatbin(*members: bytes, size: int | None = None, version: int = 1, header: int = 16) -> bytes:

@@ -27,6 +27,7 @@ def ascend(flags: int = 0x940000, comment: bytes = b"Linker: LLD 15.0.5\0clang v
             symbol(AT["add_mix_aiv"], other=0, value=16),
             symbol(AT["mul"], other=0, value=32),
             symbol(AT["hidden"], other=2),
+            symbol(AT["hidden"], other=0, section=0),
             symbol(AT["hidden"], info=0x02, other=0),
             symbol(AT["add_mix_aic__"], info=0x21, other=0, section=2, size=4),
             symbol(AT["mul__"], info=0x21, other=0, section=2, value=4, size=4),

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import resource
+import signal
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from cubinet.errors import ObjectError
@@ -9,6 +15,7 @@ from cubinet.objects import check, inspect
 from cubinet.objects.checking import spills
 
 from .conftest import CUBINS, Corpus
+from .cuobjdump import find_tool
 from .handmade import Piece, elf, fatbin, member, symbol
 
 
@@ -25,7 +32,7 @@ def test_spills_are_those_that_ptxas_printed(corpus: Corpus) -> None:
     kernels = check(corpus.read("spills"), kind="cubin", arch="sm_90a", entries=[], log=log)
     printed = {}
     lines = log.splitlines()
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in itertools.pairwise(lines):
         if "Function properties for" in line:
             words = following.replace(",", "").split()
             printed[line.split()[-1]] = int(words[4]) + int(words[8])
@@ -42,9 +49,8 @@ def test_spills_of_a_fatbin_are_those_of_the_architecture(corpus: Corpus) -> Non
         kernels = check(corpus.read("two.fatbin"), kind="fatbin", arch=arch, entries=[], log=log)
         assert {kernel.spills for kernel in kernels} == {0}
         assert {arch for _, arch in spills(log)} == {"sm_80", "sm_90a"}
-    only = log[: log.index("for 'sm_90a'")] if log.index("sm_80") < log.index("sm_90a") else log[: log.index("for 'sm_80'")]
-    other = "sm_90a" if "for 'sm_80'" in only else "sm_80"
-    kernels = check(corpus.read("two.fatbin"), kind="fatbin", arch=other, entries=[], log=only)
+    other = log.replace("for 'sm_90a'", "for 'sm_75'")
+    kernels = check(corpus.read("two.fatbin"), kind="fatbin", arch="sm_90a", entries=[], log=other)
     assert {kernel.spills for kernel in kernels} == {None}
 
 
@@ -73,6 +79,23 @@ def test_half_a_file_names_the_full_disk(corpus: Corpus) -> None:
         check(corpus.read("sm_90a")[:4096], kind="cubin", arch="sm_90a", entries=[])
     assert "cut short" in str(info.value)
     assert "look for a full disk" in str(info.value)
+
+
+def test_what_ptxas_leaves_on_a_full_disk_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    ptxas = find_tool("ptxas")
+    if ptxas is None:
+        pytest.skip("ptxas is neither on PATH nor in this environment")
+
+    def no_space() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (12288, 12288))
+
+    out = tmp_path / "k.cubin"
+    command = [ptxas, "-arch=sm_90a", str(corpus.path("sm_90a.ptx")), "-o", str(out)]
+    subprocess.run(command, preexec_fn=no_space, capture_output=True, check=False)  # 13.0 exits with 0, 13.5 with 255
+    assert out.stat().st_size == 12288
+    with pytest.raises(ObjectError, match="the file at 12288; look for a full disk"):
+        check(out.read_bytes(), kind="cubin", arch="sm_90a", entries=[])
 
 
 def test_bytes_behind_the_tables_are_refused(corpus: Corpus) -> None:
@@ -161,9 +184,7 @@ def test_a_missing_entry_is_named_with_what_is_there(corpus: Corpus) -> None:
     text = str(info.value)
     assert text.startswith("cannot find entry 'scael', 'fill<half>': the cubin for sm_90a has ")
     assert "void fill<float>(float*, float)" in text
-    assert text.endswith(
-        " and 1 more; name kernels as they are listed here, and instantiate templates in the source"
-    )
+    assert text.endswith(" and 1 more; name kernels as they are listed here, and instantiate templates in the source")
 
 
 def test_a_cubin_without_kernels_has_no_entries() -> None:

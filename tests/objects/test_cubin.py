@@ -162,7 +162,7 @@ def test_device_functions_and_undefined_symbols_are_no_kernels() -> None:
     assert [kernel.symbol for kernel in inspect(elf([Piece(".text.k")], symbols=rows, names=b"\0k\0")).kernels] == ["k"]
 
 
-def test_a_stripped_cubin_has_no_kernels(corpus: Corpus) -> None:
+def test_a_stripped_cubin_has_no_kernels() -> None:
     data = elf([Piece(".text.k", bytes(8))])
     assert inspect(data).kernels == ()
 

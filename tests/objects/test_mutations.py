@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 
@@ -20,7 +21,7 @@ OLD = sorted(path.name for path in DATA.glob("*.cubin"))
 NUMBERS = [0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1]
 SECONDS = 3.0
 # One example takes a millisecond: many, in proportion to what the profile asks for.
-many = settings(max_examples=10 * settings.default.max_examples)
+many = settings(max_examples=10 * settings().max_examples)
 
 
 def survives(data: bytes) -> None:
@@ -105,22 +106,23 @@ def test_a_damaged_file_of_ptxas_12_is_read_or_refused(data: st.DataObject) -> N
 @given(st.data())
 def test_a_damaged_member_of_a_fatbin_is_read_or_refused(data: st.DataObject) -> None:
     whole = (DATA / "ptxas12.9-sm_90a.cubin").read_bytes()
-    fields = {
-        "kind": data.draw(st.integers(0, 10)),
-        "sm": data.draw(st.sampled_from([0, 80, 90, 2**32 - 1])),
-        "flags": data.draw(st.sampled_from([0, 0x11, 0x100011, 0x2011, 0x8011, 2**64 - 1])),
-        "expanded": data.draw(st.sampled_from(NUMBERS)),
-        "packed": data.draw(st.sampled_from([0, 1, 2**32 - 1])),
-        "header": data.draw(st.sampled_from([0, 63, 64, 72, 2**32 - 1])),
-        "size": data.draw(st.sampled_from([None, 0, 8, 2**63])),
-    }
-    survives(fatbin(member(data.draw(damaged(whole, whole)), **fields)))
+    one = member(
+        data.draw(damaged(whole, whole)),
+        kind=data.draw(st.integers(0, 10)),
+        sm=data.draw(st.sampled_from([0, 80, 90, 2**32 - 1])),
+        flags=data.draw(st.sampled_from([0, 0x11, 0x100011, 0x2011, 0x8011, 2**64 - 1])),
+        expanded=data.draw(st.sampled_from(NUMBERS)),
+        packed=data.draw(st.sampled_from([0, 1, 2**32 - 1])),
+        header=data.draw(st.sampled_from([0, 63, 64, 64, 64, 72, 2**32 - 1])),
+        size=data.draw(st.sampled_from([None, None, None, 0, 8, 2**63])),
+    )
+    survives(fatbin(one))
 
 
 @many
 @given(st.binary(max_size=400))
 def test_noise_behind_each_magic_is_read_or_refused(noise: bytes) -> None:
-    for magic in (b"", b"\x7fELF\x02\x01", elf()[:64], b"\x50\xed\x55\xba\x01\x00\x10\x00", b"\xed\x43\x4e\x7f", b".version 9.0"):
+    for magic in (b"", b"\x7fELF\x02\x01", elf()[:64], fatbin()[:8], b"\xed\x43\x4e\x7f", b".version 9.0"):
         survives(magic + noise)
 
 
@@ -131,10 +133,8 @@ def test_each_byte_that_frames_the_file_can_take_any_value(name: str, value: int
     start = time.perf_counter()
     for at in places(bytes(data)):
         before, data[at] = data[at], value
-        try:
+        with contextlib.suppress(ObjectError):
             inspect(bytes(data))
-        except ObjectError:
-            pass
         data[at] = before
     assert time.perf_counter() - start < 10 * SECONDS
 

@@ -39,7 +39,7 @@ def test_names_of_the_corpus_come_out_as_cxxfilt_writes_them(corpus: Corpus) -> 
     [
         "", "_Z", "scale", "_ZN", "_ZNE", "_Z3fo", "_Z999999999999f", "_Z1fS_", "_Z1fS9_", "_Z1fT_", "_Z1fIiEvT9_",
         "_Z1f", "_ZTV1A", "_Z1fIXsr1AIT_E1bEEvv", "_Z1fIDpT_Evv", "_Z1fDpi", "_Z1fLi", "_Z1fILi", "_Z1fILiE", "_Z1fiE",
-        "_Z1fU3AS1i", "__nv_static_99999_x", "__nv_static_5_", "_Z1fA_", "_ZZ1fvEd_1x",
+        "_Z1fIiEvT1_", "_ZN1f", "_Z1fU3AS1i", "__nv_static_99999_x", "__nv_static_5_", "_Z1fA_", "_ZZ1fvEd_1x",
     ],
 )  # fmt: skip
 def test_what_is_no_name_or_cannot_be_written_stays_as_it_is(symbol: str) -> None:
@@ -115,6 +115,9 @@ def test_no_change_of_a_real_name_makes_demangling_fail(data: st.DataObject) -> 
         ("fill<half>", "_Z4fillI6__halfEvPT_S1_"),
         ("fill<struct __half>", "_Z4fillI6__halfEvPT_S1_"),
         ("fill<nv_bfloat16>", "_Z4fillI13__nv_bfloat16EvPT_S1_"),
+        ("fill<unsigned short int>", "_Z4fillItEvPT_S0_"),
+        ("fill<const ::ns::Shape>", "_Z4fillIKN2ns5ShapeEEvPT_S1_"),
+        ("f<4, float>", "_Z1fILi4EfEvDTcl1gEE"),  # whatever the parameters are: these need an expression
         ("hidden", "_ZN40_GLOBAL__N__6042d5bf_10_kernels_cu_scale6hiddenEPf"),
         ("(anonymous namespace)::hidden", "_ZN40_GLOBAL__N__6042d5bf_10_kernels_cu_scale6hiddenEPf"),
         ("ns::tile<4, true, 7, float, (ns::Mode)1>", TILE),
@@ -151,8 +154,9 @@ def test_an_entry_is_found_however_it_is_spelled(entry: str, symbol: str) -> Non
         ("ns::tile<4, false, 7, float, (ns::Mode)1>", TILE),
         ("ns::tile<4, true, 7, float, (ns::Mode)0>", TILE),
         ("ns::tile<4, true, 7, float, (other::Mode)1>", TILE),
-        ("ns::tile<4, true, 7, float>", TILE),
         ("ns::tile<4, true, 7, float, (ns::Mode)1", TILE),
+        ("ns::tile<99999999999999999999999999999999999999999, true, 7, float, (ns::Mode)1>", TILE),
+        ("f", "_Z1fIXsr1AIT_E1bEEvv"),
         ("", "scale"),
         ("", "_Z5scalePff"),
     ],
@@ -180,7 +184,17 @@ def test_any_entry_can_be_asked_for(text: str) -> None:
 
 
 def test_entries_full_of_brackets_take_no_longer_than_others() -> None:
-    for text in ("<" * 100_000, "f" + "<a" * 2_000 + ">" * 2_000, "(" * 50_000 + ")" * 50_000, "f<" + "4," * 50_000 + ">"):
+    nested = "f" + "<a" * 2_000 + ">" * 2_000
+    for text in ("<" * 100_000, nested, "(" * 50_000 + ")" * 50_000, "f<" + "4," * 50_000 + ">"):
         start = time.perf_counter()
         canonical(text)
         assert time.perf_counter() - start < 3
+
+
+def test_the_first_template_arguments_are_enough_since_defaults_may_follow() -> None:
+    kernel = Kernel("", "_ZN6vector6reduceIfLi256EEEvPT_PKS1_i")
+    assert names_entry("vector::reduce<float>", kernel)
+    assert names_entry("vector::reduce<float, 256>", kernel)
+    assert not names_entry("vector::reduce<float, 512>", kernel)
+    assert not names_entry("vector::reduce<double>", kernel)
+    assert not names_entry("vector::reduce", kernel)

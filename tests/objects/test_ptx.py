@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -115,10 +116,8 @@ def test_every_cut_within_a_block_is_found(corpus: Corpus) -> None:
 def test_text_full_of_beginnings_takes_no_longer_than_other_text(unit: str) -> None:
     data = ptx(unit * (400_000 // len(unit)))
     start = time.perf_counter()
-    try:
+    with contextlib.suppress(ObjectError):
         inspect(data)
-    except ObjectError:
-        pass
     assert time.perf_counter() - start < 3
 
 

@@ -16,7 +16,8 @@ The numbers are those that `cuobjdump -res-usage` prints:
 counts 1,024 bytes more than its source declares: the driver's reserved block. `local` is what one
 thread needs with all functions it calls. For a recursive kernel that is the least it needs, or
 `None` where ptxas says that it cannot tell (`-G`; cuobjdump prints UNKNOWN); in a relocatable object
-(`-rdc=true`), where the linker fills it in later, it is `None` though cuobjdump prints 0. `const` is the driver's area and the parameters. Spills are not recorded.
+(`-rdc=true`), where the linker fills it in later, it is `None` though cuobjdump prints 0. `const` is
+the driver's area and the parameters. Spills are not recorded.
 
 Both ELF ABIs are read: 8 (CUDA 13, and 12.9 for sm_100 and up) and 7 (CUDA 12.9 and older).
 Checked against cuobjdump 13.5 on files of ptxas 12.9, 13.0 and 13.5.
@@ -53,8 +54,8 @@ NEW_ABI_ARCH_SPECIFIC = 0x08
 FIRST_SUFFIX, FIRST_FAMILY = 90, 100
 """sm_90a was the first architecture with a variant, sm_100f the first family."""
 
-DEMANGLED_BYTES = 1 << 22
-"""Symbols beyond this many bytes in one file keep their mangled name: a bound on the time taken."""
+DEMANGLED_BYTES = 1 << 19
+"""`Kernel.name` is the symbol itself after this many bytes of symbols in one file: a bound on time."""
 
 UNKNOWN_STACK = 0xFFFFFFFF
 

@@ -146,7 +146,7 @@ def _content(member: _Member, subject: str, left: int) -> tuple[bytes | None, st
     if member.expanded > left:
         return None, f"expands to {member.expanded} bytes, more than the {MOST_EXPANDED} read of one file"
     try:
-        import zstandard  # noqa: PLC0415 - only files with such members need it
+        import zstandard
     except ImportError:
         return None, "compressed with zstd; install zstandard to have it read"
     try:

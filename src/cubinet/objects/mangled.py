@@ -1,9 +1,10 @@
 """A bounded demangler for the names of CUDA kernels (Itanium C++ ABI).
 
 Why not the one in libstdc++: a name of 300 bytes can be made that demangles to terabytes, and a call
-into C cannot be stopped. This one counts what it builds. It writes what `c++filt` of GCC 12 writes,
-or gives up: for expressions over template parameters, vector types, special names (vtables, guards)
-and other things that kernel names do not hold.
+into C cannot be stopped. This one counts what it builds. It writes what `c++filt` of GCC 12 writes
+(but not its comma for an empty pack among the parameters), or gives up: for expressions over template
+parameters, vector types, special names (vtables, guards) and other things that kernel names do not
+hold.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Parser(Types):
         if self.peek() == "N":
             return self._nested()
         if self.peek() == "Z":
-            return _Name(self._local())
+            return self._local()
         if self.peek() == "S" and self.peek(2) != "St":
             text, plain = self.substitution().left, True
         else:
@@ -162,19 +163,16 @@ class Parser(Types):
         self.expect("_")
         return 1 if number is None else number + 2
 
-    def _local(self) -> str:
+    def _local(self) -> _Name:
         self.expect("Z")
         scope, _ = self.encoding(outermost=False)
         self.expect("E")
-        if self.take("s"):
-            inner = "string literal"
-        elif self.peek() == "d":
+        if self.peek() == "d":
             raise GiveUpError
-        else:
-            inner = self.name_text()
+        inner = _Name("string literal") if self.take("s") else self._name()
         if self.take("__"):
             self.run_of(string.digits)
             self.expect("_")
         elif self.peek() == "_" and self.peek(2)[1:].isdigit():
             self.at += 2
-        return self.spend(f"{scope}::{inner}")
+        return inner._replace(text=self.spend(f"{scope}::{inner.text}"))

@@ -202,7 +202,7 @@ class Types(Reader):
         self.expect("adL_Z")  # the address of a function is the one expression that argument lists need
         whole, name = self.encoding(outermost=True)
         self.expect("E")
-        return self.spend(f"&{name}" if whole.startswith(name) else f"&({whole})")
+        return self.spend(f"&{name}" if whole.startswith(name) and "::" in name else f"&({whole})")
 
     def _literal(self) -> str:
         self.expect("L")

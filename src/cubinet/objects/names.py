@@ -11,7 +11,7 @@ from cubinet.objects.spelling import canonical
 
 __all__ = ["demangle", "names_entry"]
 
-LONGEST = 1 << 16
+LONGEST = 1 << 14
 """A longer symbol stays as it is."""
 
 
@@ -47,12 +47,9 @@ def demangle(symbol: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _name_alone(symbol: str) -> str:
-    """The qualified name in C++, without return type and parameters; the symbol if it is none."""
-    name = _mangled(symbol)
-    if not name:
-        return symbol
+    """The qualified name in C++, without return type and parameters; the symbol if it cannot be written."""
     try:
-        return Parser(name).name_alone()
+        return Parser(_mangled(symbol)).name_alone()
     except (GiveUpError, RecursionError):
         return symbol
 
@@ -66,14 +63,15 @@ def names_entry(entry: str, kernel: Kernel) -> bool:
     """Tell whether `entry`, as a caller writes it, means this kernel.
 
     It does if it is the symbol; or the full C++ name with namespaces (anonymous ones left out) and,
-    for a template, all its arguments; or that name with the parameter types. Blanks do not matter,
+    for a template, its arguments or the first of them, since the rest may be defaults that the symbol
+    spells out; or that name with the parameter types. Blanks do not matter,
     nor how a value or a built-in type is spelled: `f<4u, unsigned>` is `f<(int)4, unsigned int>`,
     `f<true>` is `f<(bool)1>`, `f<const float*>` is `f<float const*>`, `f<uint32_t>` is
     `f<unsigned int>`, `f<half>` is `f<__half>`.
 
     What the symbol does not hold cannot be compared: write the value of a constant, the
-    `(ns::Mode)1` of an enumerator, the type behind a `using`, and default arguments, as the C++
-    name in `Kernel.name` has them. `f` does not mean `f<float>`.
+    `(ns::Mode)1` of an enumerator and the type behind a `using` as the C++ name in `Kernel.name` has
+    them. `f` does not mean `f<float>`.
     """
     if entry in (kernel.symbol, kernel.name):
         return True
@@ -82,4 +80,5 @@ def names_entry(entry: str, kernel: Kernel) -> bool:
         return want == kernel.symbol
     if _PARAMETERS.search(entry) and want == _canonical(demangle(kernel.symbol)):
         return True
-    return want == _canonical(_name_alone(kernel.symbol))
+    name = _canonical(_name_alone(kernel.symbol))
+    return want == name or (want.endswith(">") and name.startswith(f"{want[:-1]},"))

@@ -33,12 +33,15 @@ _ALIASES = {
 """As the 64-bit Linux headers and CUDA's define them."""
 _SCOPES = ("std::", "cuda::std::")
 
+DEEPEST = 200
+"""Brackets in brackets; text with more comes back as it is."""
+
 
 def canonical(text: str) -> str:
     """Give the one spelling that all ways to write a name share.
 
-    A function's return type `void` is left out. Text with brackets that do not match comes back
-    without its blanks.
+    A function's return type `void` is left out. Text with brackets that do not match, or too
+    many in each other, comes back without its blanks.
     """
     text = _ANONYMOUS.sub("", text).strip().removeprefix("&").strip().removeprefix("void ")
     groups: list[list[list[str]]] = [[[]]]  # open brackets: their arguments: their pieces
@@ -48,6 +51,8 @@ def canonical(text: str) -> str:
         if piece.isspace():
             continue
         if piece in _OPEN:
+            if len(expected) == DEEPEST:
+                break
             expected.append(_OPEN[piece])
             groups.append([[]])
         elif piece in _CLOSE:
