@@ -17,7 +17,6 @@ import platform
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +25,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from cubinet.observations import Mounts
 
 now = time.perf_counter_ns
 Sampler = Callable[[int], float]
@@ -213,8 +214,7 @@ def environment(work: Path, before: tuple[int, int]) -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    stat = ["stat", "-f", "-c", "%T", str(work)]
-    kind = subprocess.run(stat, capture_output=True, text=True, check=False).stdout.strip()
+    kind = Mounts()._kind(str(work.resolve()))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     after = pressure()
     waited = (after[1] - before[1]) * 1e5 / max(1, after[0] - before[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from common import now
 from files import Three, files_of
-from fixtures import Bench, build, data_of
+from fixtures import Bench, build, data_of, grown
 from peers import Bare, BareSync
 
 from cubinet.store.local import LocalLayer
@@ -41,7 +41,8 @@ def three_files(bench: Bench, kind: type[Bare]) -> Make:
 
 def published(bench: Bench, *, durable: bool) -> Make:
     def make(folder: Path, serials: range) -> Step:
-        layer = LocalLayer(str(folder), durable=durable)
+        layer = grown(folder)
+        layer.durable = durable
         made = {i: build(bench.small.record, i, data_of(i, SIZE)) for i in serials}
         return lambda i: layer.publish(*made[i])
 

@@ -16,10 +16,13 @@ html_title = f"Cubinet {release}"
 # Every reference to a public name of ours must resolve. Other libraries' names are not looked up, as
 # that would need the network.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!cubinet\b).*"), ("py:.*", r".*\._\w+")]
+nitpick_ignore_regex = [("py:.*", r"(?!cubinet\b).*"), ("py:.*", r".*\._\w+(\.\w+)?")]
 
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
+
+# Docstrings put code in single backquotes, as Markdown does.
+default_role = "literal"
 
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}

@@ -83,8 +83,10 @@ class Fs:
             if parent == path or (os.path.islink(parent) and not os.path.exists(parent)):
                 raise  # a link to nowhere can hold nothing
             self.mkdir(parent, mode)
-            self.mkdir(path, mode)
-            return
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                return
         os.chmod(path, mode)
 
     def sync_folder(self, path: str) -> None:

@@ -9,6 +9,7 @@ searched for in the working folder, since settings name programs.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -32,13 +33,16 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("DIR", str, "", "folder of the local layer; the user's cache folder if empty"),
     Setting("TRUST", str, "owner", "who may write the local folder: `owner` (refuse it otherwise) or `open`"),
     Setting("STRICT", bool, False, "raise on trouble with a layer instead of going on without it"),
-    Setting("DURABLE", bool, True, "flush each published file to disk, so that a power cut loses nothing"),
+    Setting("DURABLE", bool, True, "flush each blob and record to disk before it counts as published"),
     Setting("REFRESH", float, 1.0, "seconds for which files once checked in a process are not looked at again"),
     Setting("TIMEOUT", float, 1800.0, "seconds after which a compile is killed; 0 for no limit"),
     Setting("RECORDER", str, "auto", "`auto`, or `off` to observe compiles by the fallback alone"),
     Setting("NVCC", str, "", "the nvcc to use"),
     Setting("ARCH", str, "", "architecture for `cubinet compile` when none is given"),
 )
+
+_NO_LIMIT = 1e6
+"""Longer than any compile, and short of the 24 days beyond which Python's selectors cannot wait."""
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -52,7 +56,7 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
             number = float(value)
         except (TypeError, ValueError):
             number = -1.0
-        if number >= 0:
+        if number >= 0:  # and not nan
             return number
     elif isinstance(value, setting.kind):
         return value
@@ -87,6 +91,16 @@ class Settings:
         from platformdirs import user_cache_dir
 
         return user_cache_dir("cubinet", appauthor=False)
+
+    @property
+    def limit(self) -> float | None:
+        """The time limit of a compile in seconds; `None` for none."""
+        return self.timeout if 0 < self.timeout < _NO_LIMIT else None
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds a compile may take; `None` for no limit."""
+        return self.timeout if 0 < self.timeout < threading.TIMEOUT_MAX else None
 
     @classmethod
     def from_env(cls, prefix: str = "", environ: Mapping[str, str] | None = None) -> Self:

@@ -87,7 +87,7 @@ class CompileError(CubinetError):
         command: the argument list that ran, empty if none did.
         toolchain: name and version of the compiler.
         deterministic: whether the same input is certain to fail again. Only such a failure is
-            remembered, for a minute.
+            remembered: for the life of the process, and for a minute on the local disk.
         observations: what the compiler had looked at, if that was recorded; stays in the process.
     """
 

@@ -59,7 +59,7 @@ _length = struct.Struct("<Q").pack
 
 @functools.lru_cache(maxsize=1024)
 def _head(name: str) -> bytes:
-    label = name.encode()
+    label = name.encode("utf-8", "surrogateescape")
     return _length(len(label)) + label
 
 
@@ -72,7 +72,7 @@ def action_parts(request: Request) -> list[Part]:
     variant = request.variant
     return [
         ("schema", b"1"),
-        ("compiler", variant.compiler.encode()),
+        ("compiler", f"{variant.compiler} {request.revision}".encode()),
         ("kind", variant.kind.encode()),
         ("target", str(variant.target).encode()),
         ("arguments", _texts("argument", request.arguments)),
@@ -81,8 +81,13 @@ def action_parts(request: Request) -> list[Part]:
         ("roots", _texts("root", (f"{root.kind}:{root.label}" for root in request.roots))),
         ("source name", variant.source_name.encode()),
         ("source", blake3(variant.source_bytes()).digest()),
+        ("headers", encode((name, text.encode("utf-8", "surrogateescape")) for name, text in variant.headers)),
+        ("hook", variant.hook.encode("utf-8", "surrogateescape")),
         ("entries", _texts("entry", sorted(variant.entries))),
-        ("signature", encode((key, value.encode()) for key, value in sorted(variant.signature))),
+        (
+            "signature",
+            encode((key, value.encode("utf-8", "surrogateescape")) for key, value in sorted(variant.signature)),
+        ),
         ("folder", request.bound.encode("utf-8", "surrogateescape")),
     ]
 

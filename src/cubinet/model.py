@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _SOURCE_NAME = re.compile(r"""[^/\x00-\x1f"$`\\-][^/\x00-\x1f"$`\\]{0,199}\.(cu|cpp|cc|cxx|c|asc|cce)""")
 _ARCH = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
-OUTPUT_KINDS = ("cubin", "ptx", "fatbin")
+OUTPUT_KINDS = ("cubin", "ptx", "fatbin", "ltoir")
 ROOT_KINDS = ("include", "system", "quote", "beside")
 RESERVED_LABELS = re.compile(r"src|work|file|hostlib|(toolkit|host|pre)[0-9]*")
 """Labels Cubinet gives out itself: the source's folder, files given by `-include`, the
@@ -151,12 +152,16 @@ class Variant:
         target: a `Target`, or its text (`sm_90a`, `cuda:sm_90a`).
         kind: what to make: `cubin`, `ptx` or `fatbin`.
         options: compiler options, as the compiler takes them. Order is kept where it matters.
-        roots: include folders, in search order.
+        roots: include folders, in search order; or a mapping of label to path.
         entries: kernels that must be in the result: a symbol (`scale`) or a C++ name
             (`scale<float>`). Order does not matter.
         source_name: the name the source has for the compiler, `__FILE__` and messages.
         source_folder: the folder for `#include "beside.h"`. If the source is there as a file, includes
             are found as from that file; else the folder is searched for quoted includes of every file.
+        headers: headers given in memory, as a mapping of include name to text (NVRTC only).
+        folder: where relative paths in options start; the working folder of the moment if not given.
+        hook: a Python file under a root, as `label:relative/path.py`, whose `edit(data: bytes) -> bytes`
+            changes the object after it was compiled.
         signature: facts the caller wants in the key, as a mapping of strings.
         compiler: name of the compiler adapter.
         family, name, labels: for people and queries; never identity.
@@ -170,6 +175,9 @@ class Variant:
     entries: tuple[str, ...] = field(default=(), kw_only=True)
     source_name: str = field(default="kernel.cu", kw_only=True)
     source_folder: str | None = field(default=None, kw_only=True)
+    headers: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    folder: str = field(default="", kw_only=True)
+    hook: str = field(default="", kw_only=True)
     signature: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
     compiler: str = field(default="nvcc", kw_only=True)
     family: str = field(default="", kw_only=True)
@@ -189,7 +197,11 @@ class Variant:
                 raise ConfigError("use variant", name, "a single string", f"give a sequence: {name}=[{value!r}]")
             put(self, name, tuple(str(item) for item in value))
         put(self, "entries", tuple(sorted(set(self.entries))))
-        put(self, "roots", tuple(self.roots))
+        roots = self.roots.items() if isinstance(self.roots, Mapping) else self.roots
+        put(self, "roots", tuple(Root(*root) if isinstance(root, tuple) else root for root in roots))
+        put(self, "headers", _pairs(self.headers))
+        if self.options and not self.folder:
+            put(self, "folder", os.getcwd())
         put(self, "signature", _pairs(self.signature))
         put(self, "labels", _pairs(self.labels))
         if self.source_folder is not None:
@@ -197,6 +209,14 @@ class Variant:
         self._check()
 
     def _check(self) -> None:
+        for root in self.roots:
+            if not isinstance(root, Root):
+                what = type(root).__name__
+                raise ConfigError("use roots", "", f"found {what}", "give Root(label, path), or {label: path}")
+        if not isinstance(self.source, str):
+            raise ConfigError(
+                "use source", "", f"found {type(self.source).__name__}", "give text, or Variant.from_file"
+            )
         if not self.source.strip():
             raise ConfigError("use variant", self.name, "its source is empty")
         if not _SOURCE_NAME.fullmatch(self.source_name):
@@ -365,6 +385,7 @@ class Artifact:
             nowhere.
         seconds: time the lookup took, wall clock.
         reason: why a compiled result was not stored; empty if it was.
+        cacheable: whether it could have been; `False` if the key cannot account for all of its input.
         messages: what the compiler said just now, with the caller's file names; empty on a hit.
     """
 
@@ -374,6 +395,7 @@ class Artifact:
     layer: str = ""
     seconds: float = 0.0
     reason: str = ""
+    cacheable: bool = True
     messages: str = field(default="", repr=False)
     _more: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _reader: Callable[[BlobRef], bytes] | None = field(default=None, repr=False, compare=False)
@@ -387,11 +409,6 @@ class Artifact:
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels in it."""
         return self.record.kernels
-
-    @property
-    def cacheable(self) -> bool:
-        """Whether the result was, or could have been, stored."""
-        return not self.reason
 
     def read(self, role: str) -> bytes | None:
         """The bytes of one blob, verified; `None` if the build has no such role.

@@ -112,6 +112,11 @@ def nearest_folder(path: str) -> str:
     return folder or "."
 
 
+def _above(path: str) -> tuple[str, str]:
+    """The nearest existing folders above a path, and above its end if a link in it leads nowhere."""
+    return nearest_folder(path), nearest_folder(os.path.realpath(path))
+
+
 class Mounts:
     """Which paths lie on file systems whose stamps can be trusted between processes."""
 
@@ -191,13 +196,17 @@ def tree_digest(contents: Contents, folder: str) -> str:
 
     Raises `TreeTooLargeError` beyond `TREE_LIMIT` files.
     """
-    hasher, count, visited = blake3(derive_key_context="cubinet tree v1"), 0, set()
+    hasher, count = blake3(derive_key_context="cubinet tree v1"), 0
+    visited: dict[tuple[int, int], str] = {}
     for here, folders, files in os.walk(folder, followlinks=True):
         info = os.stat(here)
-        if (info.st_dev, info.st_ino) in visited:  # a link back up
+        first = visited.setdefault((info.st_dev, info.st_ino), here)
+        if first != here:  # a link to what was hashed already: it counts which
+            for path in (here, first):
+                text = os.path.relpath(path, folder).encode("utf-8", "surrogateescape")
+                hasher.update(len(text).to_bytes(8, "little") + text)
             folders.clear()
             continue
-        visited.add((info.st_dev, info.st_ino))
         folders.sort()
         for name in sorted(files):
             count += 1
@@ -229,6 +238,7 @@ class Sheet:
         trees: folder → hex digest of everything in it.
         names: path → the observation's name, for messages.
         lost: names whose label has no place here.
+        clashing: names whose path must have other content by another name.
     """
 
     reads: dict[str, str] = field(default_factory=dict)
@@ -237,6 +247,7 @@ class Sheet:
     trees: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    clashing: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, observations: Iterable[Observation], places: Mapping[str, str]) -> Sheet:
@@ -247,19 +258,20 @@ class Sheet:
             if path is None:
                 sheet.lost.append(o.name)
                 continue
-            sheet.names[path] = o.name
-            if o.seen is Seen.READ:
-                sheet.reads[path] = o.digest.hex if o.digest else ""
-            elif o.seen is Seen.TREE:
-                sheet.trees[path] = o.digest.hex if o.digest else ""
+            sheet.names.setdefault(path, o.name)
+            if o.seen in (Seen.READ, Seen.TREE):
+                digest = o.digest.hex if o.digest else ""
+                wanted = sheet.reads if o.seen is Seen.READ else sheet.trees
+                if wanted.setdefault(path, digest) != digest:  # two labels have one place here
+                    sheet.clashing.append(o.name)
             else:
                 (sheet.present if o.seen is Seen.PRESENT else sheet.absent).append(path)
         return sheet
 
     def differences(self, contents: Contents) -> Iterator[Difference]:
         """Look at everything; yield what does not hold."""
-        for name in self.lost:
-            yield Difference(name, "its label has no folder here")
+        yield from (Difference(name, "its label has no folder here") for name in self.lost)
+        yield from (Difference(name, "it is the same file here as one that differs") for name in self.clashing)
         for path, digest in self.reads.items():
             found = contents.digest(path)
             if found is None:
@@ -281,14 +293,17 @@ class Sheet:
                 yield Difference(self.names[path], "something in it changed")
 
     def folders(self) -> list[str]:
-        """The nearest existing folders above all absent paths."""
-        known: dict[str, str] = {}
+        """The nearest existing folders above all absent paths, and above what links among them point to."""
+        known: dict[str, tuple[str, ...]] = {}
         out: dict[str, None] = {}
         for path in self.absent:
-            parent = os.path.dirname(path.rstrip("/"))
+            plain = path.rstrip("/")
+            parent = os.path.dirname(plain)
             if parent not in known:
-                known[parent] = parent if os.path.isdir(parent) else nearest_folder(parent + "/x")
-            out[known[parent]] = None
+                known[parent] = (parent,) if os.path.isdir(parent) else _above(parent)
+            out.update(dict.fromkeys(known[parent]))
+            if os.path.islink(plain):
+                out.update(dict.fromkeys(_above(plain)))
         return list(out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,7 @@ class Request:
         roots: all include folders in search order, those named in options included.
         places: label → absolute folder, for every label that an observation may name.
         uncacheable: why the result must not be stored at all; empty if it may.
+        revision: of what the adapter adds by itself, which its arguments do not show; keyed.
         bound: the folders this build is tied to (`-lineinfo` writes them into the result); keyed,
             and such a build stays in the local layer. Empty if it is tied to none.
         bound_by: what ties it, as a sentence.
@@ -45,6 +46,7 @@ class Request:
     roots: tuple[Root, ...]
     places: Mapping[str, str]
     uncacheable: str = ""
+    revision: str = "1"
     bound: str = ""
     bound_by: str = ""
     detail: object = None
@@ -56,16 +58,16 @@ class Compiled:
 
     Attributes:
         data: the compiled object, inspected.
-        log: everything the compiler printed, as it printed it.
+        log: everything the compiler printed, with labels instead of this machine's folders.
         kernels: the kernels in `data`.
         observations: what the compiler looked at.
         argv: the argument list that ran, with location-free names.
         seconds: wall clock of the compiler run.
         uncacheable: why this result must not be stored (an input changed meanwhile, …), or empty.
         local_only: why it must stay in the local layer, or empty.
-        widened: whether whole folders stand in for single looks, because the recorder was not
-            trusted.
         messages: the log with the caller's file names.
+        kind: what was made, if it is not what was asked for (PTX for an architecture yet unknown).
+        names: C++ name asked for → symbol, where the compiler told them.
         extra: further blobs by role.
     """
 
@@ -77,8 +79,9 @@ class Compiled:
     seconds: float
     uncacheable: str = ""
     local_only: str = ""
-    widened: bool = False
     messages: str = ""
+    kind: str = ""
+    names: tuple[tuple[str, str], ...] = ()
     extra: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -137,6 +140,3 @@ class Layer(Protocol):
     def close(self) -> None:
         """Let go of files and locks."""
         ...
-
-
-Progress = Callable[[str], None]

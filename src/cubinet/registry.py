@@ -15,7 +15,12 @@ from cubinet.protocols import Compiler
 
 __all__ = ["BUILT_IN", "Workshop", "compiler", "plugins"]
 
-BUILT_IN: Mapping[str, Mapping[str, str]] = {"cubinet.compilers": {"nvcc": "cubinet.compilers.nvcc:NvccCompiler"}}
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "cubinet.compilers": {
+        "nvcc": "cubinet.compilers.nvcc:NvccCompiler",
+        "nvrtc": "cubinet.compilers.nvrtc:NvrtcCompiler",
+    }
+}
 """What this distribution declares as entry points; a test holds the two together."""
 
 

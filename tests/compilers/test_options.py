@@ -52,6 +52,9 @@ OPTIONS = (
     Option("--ptx", ("-ptx",), treatment=Treatment.KIND),
     Option("--compile", ("-c",), treatment=Treatment.STAGE),
     Option("--profile", ("-profile",), Form.VALUE, Treatment.UNCACHEABLE, "a file of unknown content"),
+    Option("--time", ("-time",), Form.VALUE, Treatment.OUTPUT, joined=True),
+    Option("--tool-options", ("-Xtool",), Form.EACH, words=WORDS),
+    Option("--late", ("-late",), treatment=Treatment.KIND, kind="ir"),
     Option("--run", ("-run",), treatment=Treatment.REFUSED, why="it runs", remedy="leave it out"),
 )
 
@@ -75,7 +78,7 @@ def read(*argv: str, kind: str = "cubin", read_text: Callable[[str], str] = no_f
 @pytest.mark.parametrize(
     "spellings",
     [
-        [["-DA"], ["-D", "A"], ["-D=A"], ["--define", "A"], ["--define=A"]],
+        [["-DA"], ["-D", "A"], ["-D=A"], ["--define", "A"], ["--define=A"], ["-D A"], ["-D  A"]],
         [["-DA,B=1"], ["-DA", "-DB=1"], ["--define", "A,B=1"], ["-D=A", "-D", "B=1"], ["-DA,,B=1,"], ["-D A , B=1 "]],
         [['-DA="x,y"'], [r"-DA=\"x\,y\""]],
         [["-O3"], ["-O", "3"], ["-O=3"], ["--level=3"], ["-O", "03"], ["-O", "0x3"], ["-O", "+3"], ["-O2", "-O3"]],
@@ -86,6 +89,7 @@ def read(*argv: str, kind: str = "cubin", read_text: Callable[[str], str] = no_f
         [["-Ia,b"], ["-I", "a", "-I=b"], ["--include=./a/", "-I", "/work/here/b"], ["-Ia", "-I", "/work//here/./b/"]],
         [["-isystem", "s", "-Ia"], ["-Ia", "--system=s"]],
         [["-n", "a,b"], ["--name=a,b"]],
+        [["-time=x"], ["--time=x"]],
     ],
 )
 def test_all_spellings_of_an_option_read_the_same(spellings: list[list[str]]) -> None:
@@ -136,6 +140,18 @@ def test_an_attached_value_must_look_like_one() -> None:
     assert read("-Ofoo").uncacheable == ("-Ofoo: unknown option",)
 
 
+def test_a_value_that_must_be_joined_is_no_word_of_its_own() -> None:
+    assert read("-time=x").dropped == ("--time=x",)
+    assert read("-time", "x").passthrough == ("-time", "x")
+    assert read("-time", "x").uncacheable == ("-time: unknown option",)
+
+
+def test_a_kind_may_go_by_another_name_than_its_option() -> None:
+    assert read("-late", kind="ir").dropped == ("--late",)
+    with pytest.raises(ConfigError, match="another output than late"):
+        read("-late", kind="late")
+
+
 def test_an_option_that_reaches_elsewhere_is_handed_through_and_not_kept() -> None:
     parsed = read("-profile", "p")
     assert (parsed.passthrough, parsed.uncacheable) == (("--profile=p",), ("--profile: a file of unknown content",))
@@ -182,6 +198,13 @@ def test_words_for_another_program_are_judged() -> None:
     ]
 
 
+def test_a_word_for_another_program_that_is_taken_as_it_is_stays_whole() -> None:
+    parsed = read("-Xtool", "-DA,B", "-Xtool=-g", "-Xtool", "-DC -DD")
+    assert parsed.arguments == ("--tool-options=-DA,B", "--tool-options=-g", "--tool-options=-DC -DD")
+    assert parsed.bound == ("--tool-options=-g",)
+    assert parsed.uncacheable == ("--tool-options -DC -DD: quotes that Cubinet does not take apart",)
+
+
 def test_a_bound_option_is_also_an_argument() -> None:
     parsed = read("-lines")
     assert parsed.bound == parsed.arguments == ("--lines",)
@@ -191,6 +214,11 @@ def test_a_bound_option_is_also_an_argument() -> None:
 def test_what_the_shell_would_expand_is_not_kept(argv: list[str]) -> None:
     assert "the shell" in read(*argv).uncacheable[0]
     assert not read("-DA=f(x)").uncacheable
+
+
+@pytest.mark.parametrize("argv", [["-DA=$HOME"], ["-std", "c;id"], ["-n", "a*"]])
+def test_without_a_shell_nothing_is_expanded(argv: list[str]) -> None:
+    assert not parse(Table(OPTIONS, archs, shell=False), argv, kind="cubin", folder="/", read_text=no_files).uncacheable
 
 
 def test_options_files_are_expanded_where_they_stand() -> None:

@@ -213,7 +213,16 @@ def _until_mark(stream: IO[str]) -> tuple[str, int]:
 
 def reader_environ(folder: Path) -> dict[str, str]:
     """An environment as a newcomer has it: this Python's commands first, nothing set for Cubinet."""
-    foreign = ("NVCC", "CUBINET_", "XDG_", "CPATH", "CPLUS_INCLUDE_PATH", "SOURCE_DATE_EPOCH", "LD_PRELOAD", "PYTHONPATH")
+    foreign = (
+        "NVCC",
+        "CUBINET_",
+        "XDG_",
+        "CPATH",
+        "CPLUS_INCLUDE_PATH",
+        "SOURCE_DATE_EPOCH",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+    )
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     scripts = sysconfig.get_path("scripts")
     return kept | {

@@ -9,15 +9,15 @@ import pytest
 
 from .blocks import ROOT, Block, Reader, blocks, commands, reader_environ, same_shape, shape
 
-PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
 RUN = ("console", "python")
 SHOWN = ("json", "mermaid", "output", "text", "toml", "c", "cuda", "sh")
 
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
+LIVELY = [page for page in (ROOT / "README.md", *PAGES) if any(b.language in RUN and not b.skip for b in blocks(page))]
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+
+@pytest.mark.parametrize("page", LIVELY, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_reader_gets_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    if not any(block.language in RUN and not block.skip for block in blocks(page)):
-        return
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "home").mkdir()
     reader = Reader(tmp_path, reader_environ(tmp_path))
@@ -28,12 +28,13 @@ def test_a_reader_gets_what_the_page_shows(page: Path, tmp_path: Path) -> None:
         reader.close()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_block_that_does_not_run_is_of_a_kind_that_cannot(page: Path) -> None:
-    for block in blocks(page):
-        assert block.language in RUN + SHOWN, f"line {block.line}: {block.language!r}"
-        if block.language == "sh":  # what a test cannot do: install, or wait for a person
-            assert "pip install" in block.text or block.skip, f"line {block.line}: use console, which runs"
+def test_a_block_that_does_not_run_is_of_a_kind_that_cannot() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            where = f"{page.relative_to(ROOT)}:{block.line}"
+            assert block.language in RUN + SHOWN, f"{where}: {block.language!r}"
+            if block.language == "sh":  # what a test cannot do: install
+                assert "pip install" in block.text or block.skip, f"{where}: use console, which runs"
 
 
 def test_the_shape_of_an_output_leaves_out_what_differs() -> None:
@@ -51,5 +52,7 @@ def test_a_console_block_is_commands_with_their_output() -> None:
 
 def test_a_note_before_a_block_says_what_it_is_for(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("<!-- not run: needs a GPU -->\n```python\nx\n```\n\n```{note}\n```\n<!-- file: a -->\n```c\ny\n```\n")
+    page.write_text(
+        "<!-- not run: needs a GPU -->\n```python\nx\n```\n\n```{note}\n```\n<!-- file: a -->\n```c\ny\n```\n"
+    )
     assert blocks(page) == [Block("python", "x\n", 2, "needs a GPU"), Block("c", "y\n", 9, "", "a")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .bench import Bench
+from cubinet.testing.bench import Bench
 
 
 @pytest.fixture

@@ -55,11 +55,17 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave the process with its status."""
     logging.basicConfig(format="cubinet: warning: %(message)s", level=logging.WARNING)
     try:
-        status = cli.main(args=argv, prog_name="cubinet", standalone_mode=False) or 0
-    except click.exceptions.Abort:
+        with cli.make_context("cubinet", list(sys.argv[1:] if argv is None else argv)) as context:
+            status = cli.invoke(context) or 0
+        sys.stdout.flush()
+    except (click.exceptions.Abort, KeyboardInterrupt):
         status = 130
+    except click.exceptions.Exit as exc:
+        status = exc.exit_code
     except click.ClickException as exc:
         exc.show()
+        if isinstance(exc, click.NoSuchOption) and exc.ctx and exc.ctx.info_name == "compile":
+            click.echo("Options for the compiler come after two dashes: cubinet compile FILE -- -O3", err=True)
         status = exc.exit_code
     except CubinetError as exc:
         status = _report(exc)

@@ -117,7 +117,7 @@ def inspect_file(file: str, as_json: bool) -> int:  # noqa: FBT001
         print_json({"file": file, **dataclasses.asdict(info)})
         return 0
     click.echo(f"{file}: {info.kind}" + (f" for {info.arch}" if info.arch else ""))
-    for head, value in (("made by", info.producer), ("options", info.options)):
+    for head, value in (("made by", info.producer), ("options", " ".join(info.options))):
         if value:
             click.echo(f"{head:<8} {value}")
     for image in info.images:

@@ -27,7 +27,7 @@ _TRIAL = '#include <cuda_fp16.h>\nextern "C" __global__ void trial(__half* x) { 
 @click.command(name="verify")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(as_json: bool) -> int:  # noqa: FBT001
-    """Read everything that is stored; move what is damaged to bad/.
+    """Read every record and blob; move what is damaged to bad/.
 
     Exit status 1 if something was wrong. The next lookup rebuilds it.
     """
@@ -55,7 +55,7 @@ def verify(as_json: bool) -> int:  # noqa: FBT001
 def doctor(as_json: bool) -> int:  # noqa: FBT001
     """Check that it would all work here, by doing it.
 
-    Exit status 1 if they would not.
+    Exit status 1 if it would not.
     """
     with working("trying a compile"):
         report = _examine()

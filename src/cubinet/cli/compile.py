@@ -76,7 +76,7 @@ def compile_file(  # noqa: PLR0917 - click passes options by name
     request = store.normalize(variant)
     if artifact is None:
         if as_json:
-            print_json(_miss(str(store.action(variant)), seconds, cacheable=not request.uncacheable))
+            print_json(_miss(str(store.action(variant)), seconds, request.uncacheable))
         else:
             click.echo(f"miss: no layer has {file} for {variant.target.arch}", err=True)
         return 3
@@ -96,8 +96,9 @@ def _default_arch(store: Store, compiler: str) -> str:
     facts = getattr(adapter, "facts", None)
     if facts is None:
         raise ConfigError("compile", "", f"{compiler} has no default architecture", "give --arch")
-    arch: str = facts().default_arch
-    return arch
+    default: str = facts().default_arch
+    click.echo(f"cubinet: no --arch: compiling for {default}, the compiler's own default", err=True)
+    return default
 
 
 def _roots(includes: tuple[str, ...]) -> list[Root]:
@@ -122,15 +123,15 @@ def _write(path: str, data: bytes) -> None:
         raise ConfigError("write", path, exc.strerror or str(exc)) from exc
 
 
-def _miss(action: str, seconds: float, *, cacheable: bool) -> dict[str, Any]:
+def _miss(action: str, seconds: float, uncacheable: str) -> dict[str, Any]:
     return {
         "status": "miss",
         "fingerprint": None,
         "action": action,
         "layer": None,
         "seconds": round(seconds, 6),
-        "cacheable": cacheable,
-        "reason": None,
+        "cacheable": not uncacheable,
+        "reason": uncacheable or None,
         "local_only": None,
         "blobs": {},
         "kernels": [],

@@ -18,8 +18,9 @@ from cubinet.compilers._observe import Observed
 from cubinet.fingerprint import digest_of
 from cubinet.model import Root, Variant
 from cubinet.protocols import Request
+from cubinet.registry import Workshop
 
-__all__ = ["SCRATCH", "Layout", "all_roots"]
+__all__ = ["SCRATCH", "Layout", "all_roots", "kept_as_file"]
 
 SCRATCH = re.compile(rb"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 """nvcc's names for its own temporary files, with its process id in them."""
@@ -60,6 +61,22 @@ def _is_file(variant: Variant) -> bool:
         return Path(f"{variant.source_folder}/{variant.source_name}").read_bytes() == variant.source_bytes()
     except OSError:
         return False
+
+
+def kept_as_file(variant: Variant, workshop: Workshop) -> Variant:
+    """The same variant with its source in a file that lasts, for results that name their source's file."""
+    if variant.source_folder is not None or workshop.folder is None:
+        return variant
+    data = variant.source_bytes()
+    folder = f"{workshop.folder}/sources/{digest_of(data).hex[:32]}"
+    try:
+        workshop.fs.mkdir(folder)
+        workshop.fs.create(f"{folder}/{variant.source_name}", data, sync=False)
+    except FileExistsError:
+        pass
+    except OSError:
+        return variant
+    return replace(variant, source_folder=folder)
 
 
 class Layout:

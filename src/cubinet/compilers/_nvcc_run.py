@@ -10,6 +10,7 @@ from pathlib import Path
 from cubinet.compilers._layout import Layout
 from cubinet.compilers._observe import Observed, Scene, from_depfile, observe
 from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log
+from cubinet.compilers._spills import with_spills
 from cubinet.compilers._toolchain import Facts
 from cubinet.compilers._verdict import first_error, is_deterministic
 from cubinet.compilers._worker import Finished, run
@@ -75,6 +76,8 @@ class Run:
                 common += (_SEARCH[root.kind], where)
         if self.recorder.distrust:
             actual += ("-MD", "-MF", "out/depends")
+        if self.variant.kind == "cubin":
+            actual += ("--keep", "--keep-dir", "scratch")  # the PTX, to count spills from
         source = f"{self.layout.beside}/{self.variant.source_name}" if self.direct else self.layout.source
         common += ("-o", self.made, source)
         return actual + common, tuple(shown + common)
@@ -158,6 +161,24 @@ class Run:
         )
         error.observations = observed.observations
         raise error
+
+    def with_spills(self, kernels: tuple[Kernel, ...], data: bytes) -> tuple[Kernel, ...]:
+        """The kernels with their spills, asked of ptxas where the object leaves that open."""
+        if self.variant.kind != "cubin":
+            return kernels
+
+        def ask() -> str:
+            from cubinet.objects import inspect
+
+            kept = list(Path(self.folder, "scratch").glob("*.ptx"))
+            ptxas = next(path for role, path, _ in self.known.programs if role == "ptxas")
+            if len(kept) != 1:
+                return ""
+            argv = [ptxas, "-v", *inspect(data).options, str(kept[0]), "-o", "out/again.cubin"]
+            environ = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TMPDIR": f"{self.folder}/scratch"}
+            return run(argv, folder=self.folder, environ=environ, timeout=600).output.decode(errors="replace")
+
+        return with_spills(kernels, ask)
 
     @property
     def subject(self) -> str:

@@ -116,12 +116,14 @@ class Worker:
 
     def clear(self) -> None:
         """Empty the folder of what the last compile needed."""
-        for name in ("src", "include"):
+        for name in os.listdir(self.folder):
             path = f"{self.folder}/{name}"
-            if os.path.islink(path):
+            if name in ("scratch", LOG_NAME):
+                continue
+            if os.path.islink(path) or not os.path.isdir(path):
                 os.unlink(path)
             else:
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(path)
 
     def close(self) -> None:
         """End the process and remove its folder."""

@@ -13,7 +13,7 @@ from cubinet.compilers._recorder import Event
 from cubinet.model import Digest, Observation, Root, Seen
 from cubinet.observations import Contents, Stamp, TreeTooLargeError, path_of, still_present, tree_digest
 
-__all__ = ["Observed", "Scene", "from_depfile", "observe"]
+__all__ = ["Observed", "Scene", "from_depfile", "observe", "observe_all"]
 
 _IGNORED = ("/proc/", "/dev/", "/sys/", "/etc/malloc.conf")
 """Kernel windows and the allocator's tuning: none reaches the result."""
@@ -73,6 +73,13 @@ class Observed:
     uncacheable: str = ""
     local_only: str = ""
     distrust: str = ""
+
+    def joined(self, more: Observed) -> Observed:
+        """What this and a later step looked at, together."""
+        looks = dict.fromkeys((*self.observations, *more.observations))
+        return Observed(
+            tuple(looks), self.uncacheable or more.uncacheable, self.local_only or more.local_only, self.distrust
+        )
 
 
 @dataclass(slots=True)
@@ -144,6 +151,16 @@ class _Looks:
                 changed.append(f"{name} appeared while compiling")
             out.append(Observation(name, Seen.ABSENT))
         return tuple(out), changed[0] if changed else ""
+
+
+def observe_all(events: Iterable[Event], scene: Scene, contents: Contents, started_ns: int) -> Observed:
+    """The same for events that are all looks at sources, as those of an NVRTC worker while it compiles."""
+    looks = _Looks(scene)
+    for event in events:
+        looks.by_front_end(event)
+    observations, changed = looks.settle(contents, started_ns)
+    trouble = changed or (looks.trouble[0] if looks.trouble else "")
+    return Observed(observations, uncacheable=trouble, local_only=_outside(observations))
 
 
 def observe(events: Iterable[Event], scene: Scene, contents: Contents, started_ns: int) -> Observed:

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from blake3 import blake3
 
+from cubinet.compilers._memo import Memo, stamps_of
 from cubinet.compilers._worker import private_folder, run
 from cubinet.errors import ToolchainNotFoundError
 from cubinet.fingerprint import digest_of, encode
@@ -122,57 +123,10 @@ def find_host(choice: str | None, environ: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-def facts(workshop: Workshop, nvcc: str, host: str) -> Facts:
+def facts(memo: Memo[Facts], nvcc: str, host: str) -> Facts:
     """What is known of this pair, from memory while no file changed. Raises `ToolchainNotFoundError`."""
     key = blake3(f"{nvcc}\0{host}".encode("utf-8", "surrogateescape")).hexdigest(16)
-    known = _known.get(key)
-    if known is None and workshop.folder is not None:
-        known = _read(workshop, f"{workshop.folder}/toolchain-{key}.json")
-    if known is None or not _unchanged(workshop, known):
-        known = _learn(nvcc, host)
-        if workshop.folder is not None:
-            _write(workshop, f"{workshop.folder}/toolchain-{key}.json", known)
-    _known[key] = known
-    return known
-
-
-_known: dict[str, Facts] = {}
-_decoder = msgspec.json.Decoder(Facts)
-_HEAD = b"cubinet-toolchain 1 "
-
-
-def _read(workshop: Workshop, path: str) -> Facts | None:
-    try:
-        data = workshop.fs.read(path)
-        body = data[len(_HEAD) + 65 :]
-        if data.startswith(_HEAD) and data[len(_HEAD) : len(_HEAD) + 64] == blake3(body).hexdigest().encode():
-            return _decoder.decode(body)
-    except (OSError, msgspec.DecodeError):
-        pass
-    return None
-
-
-def _write(workshop: Workshop, path: str, known: Facts) -> None:
-    body = msgspec.json.encode(known)
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    try:
-        workshop.fs.mkdir(os.path.dirname(path))
-        workshop.fs.create(temporary, _HEAD + blake3(body).hexdigest().encode() + b"\n" + body, sync=False)
-        workshop.fs.rename(temporary, path)
-    except OSError:
-        workshop.fs.discard(temporary)
-
-
-def _stamps(workshop: Workshop, paths: list[str]) -> list[list[int]]:
-    infos = workshop.fs.stats(paths)
-    return [[i.st_dev, i.st_ino, i.st_size, i.st_mtime_ns, i.st_ctime_ns] for i in infos]
-
-
-def _unchanged(workshop: Workshop, known: Facts) -> bool:
-    try:
-        return _stamps(workshop, known.watched) == known.stamps
-    except OSError:
-        return False
+    return memo.get(f"nvcc-{key}", lambda: _learn(nvcc, host))
 
 
 def _learn(nvcc: str, host: str) -> Facts:
@@ -214,8 +168,7 @@ def _learn(nvcc: str, host: str) -> Facts:
         raise ToolchainNotFoundError("nvcc", (f"{nvcc}: {what}",), "check the toolkit, or set CUBINET_NVCC to another")
     places = _toolkit_places(lines) | _host_places(listing.output.decode(errors="surrogateescape"), programs)
     watched = sorted({nvcc, host, *(path for _, path, _ in programs)})
-    stats = [os.stat(path) for path in watched]
-    stamps = [[i.st_dev, i.st_ino, i.st_size, i.st_mtime_ns, i.st_ctime_ns] for i in stats]
+    stamps = stamps_of([os.stat(path) for path in watched])
     number = ".".join(version[part] for part in ("MAJOR", "MINOR", "BUILD"))
     return Facts(real, host, number, arch[1], programs, places, watched, stamps)
 

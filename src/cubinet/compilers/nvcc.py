@@ -14,7 +14,9 @@ import re
 import time
 from collections.abc import Sequence
 
-from cubinet.compilers._layout import all_roots
+from cubinet.compilers._hook import apply, environment, inspected
+from cubinet.compilers._layout import all_roots, kept_as_file
+from cubinet.compilers._memo import Memo
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
 from cubinet.compilers._nvcc_run import Run
 from cubinet.compilers._recorder import Recorder, recorder
@@ -42,6 +44,7 @@ class NvccCompiler:
     def __init__(self, workshop: Workshop) -> None:
         self.workshop = workshop
         self.contents = workshop.contents
+        self._memo = Memo(workshop, Facts)
         self._facts: dict[str | None, tuple[float, Facts]] = {}
         self._distrust = ""
 
@@ -59,7 +62,7 @@ class NvccCompiler:
         until, known = self._facts.get(host, (0.0, None))
         if known is None or now >= until:
             nvcc, _ = find_nvcc(self.workshop)
-            known = facts(self.workshop, nvcc, find_host(host, self.workshop.environ))
+            known = facts(self._memo, nvcc, find_host(host, self.workshop.environ))
             self._facts[host] = (now + self.workshop.settings.refresh, known)
         return known
 
@@ -77,15 +80,22 @@ class NvccCompiler:
         if variant.target.vendor != "cuda":
             raise ConfigError("compile with nvcc", str(variant.target), "nvcc makes CUDA code only")
         environ = self.workshop.environ
-        parsed = parse_nvcc(variant.options, kind=variant.kind, folder=os.getcwd(), environ=environ)
+        if variant.headers:
+            raise ConfigError(
+                "compile with nvcc", "", "it takes no headers in memory", "give a root, or compiler nvrtc"
+            )
+        parsed = parse_nvcc(variant.options, kind=variant.kind, folder=variant.folder or "/", environ=environ)
         known = self.facts(parsed.host_compiler)
+        if parsed.bound:
+            variant = kept_as_file(variant, self.workshop)
         roots = all_roots(variant, parsed.includes, environ, _CPATH)
         places = dict(known.places) | {root.label: root.path for root in roots}
         arguments = [*parsed.arguments, *_architecture(variant, parsed.architectures), *parsed.passthrough]
         for i, path in enumerate(parsed.preincludes):
             # gcc looks for it in the working folder first, then where it looks for quoted includes
-            if os.path.exists(path):
-                places[f"pre{i}"], name = os.path.split(os.path.abspath(path))
+            here = os.path.join(variant.folder, path)
+            if os.path.exists(here):
+                places[f"pre{i}"], name = os.path.split(here)
                 arguments.append(f"--pre-include=include/pre{i}/{name}")
             else:
                 arguments.append(f"--pre-include={path}")
@@ -93,13 +103,13 @@ class NvccCompiler:
             arguments.append(_SEED)
         bound = bound_by = ""
         if parsed.bound:
-            bound = "\0".join(f"{root.label}={root.path}" for root in roots)
+            bound = "\0".join(f"{root.label}={root.path}" for root in roots) or "a private folder"
             bound_by = f"{_short(parsed.bound)} writes the paths of this machine into it"
         return Request(
             variant,
             known.toolchain(),
             tuple(arguments),
-            _ENVIRONMENT,
+            (*_ENVIRONMENT, *environment(variant, places)),
             roots,
             places,
             uncacheable="; ".join(parsed.uncacheable),
@@ -123,16 +133,20 @@ class NvccCompiler:
                 self._distrust = observed.distrust
                 return self.compile(request, timeout=timeout)
             data = compiling.output()
+            kernels = compiling.with_spills(compiling.judge(done, data, observed), data)
+            if request.variant.hook:
+                data, more = apply(data, compiling.layout, trusted, self.contents, timeout)
+                observed = observed.joined(more)
+                kernels = inspected(request.variant, data, kernels)
             return Compiled(
                 data,
                 compiling.layout.neutral(done.output),
-                compiling.judge(done, data, observed),
+                kernels,
                 observed.observations,
                 compiling.shown,
                 done.seconds,
                 uncacheable=request.uncacheable or observed.uncacheable,
                 local_only=request.bound_by or observed.local_only or compiling.layout.path_in(data),
-                widened=bool(trusted.distrust),
                 messages=compiling.layout.named(done.output),
             )
 

@@ -30,6 +30,9 @@ from cubinet.store.verify import Verification, verify
 
 __all__ = ["Store"]
 
+_Sound = tuple[Artifact, bool]
+"""A result, and whether it is the right one for everybody who asks for the same."""
+
 _HELD_LIMIT = 4096
 
 
@@ -69,10 +72,16 @@ class Store:
         self.counters = Counters()
         self._contents = Contents(self._fs)
         self._local = LocalLayer(self.folder, fs=self._fs, durable=settings.durable, warn=self._damaged)
-        self._checker = Checker(f"{self.folder}/memo", self._contents, fs=self._fs, refresh=settings.refresh)
+        self._checker = Checker(
+            f"{self.folder}/memo",
+            self._contents,
+            fs=self._fs,
+            refresh=settings.refresh,
+            temporary=self._local.temporary,
+        )
         self._layers = Layered(self._local, self._checker, self.counters, strict=settings.strict)
         self._failures = Failures(self._layers, self._contents)
-        self._flight: SingleFlight[Action, Artifact] = SingleFlight()
+        self._flight: SingleFlight[tuple[Action, tuple[tuple[str, str], ...]], _Sound] = SingleFlight()
         self._compilers = dict(self._given)
         self._held: dict[Variant, tuple[object, Artifact]] = {}
 
@@ -116,11 +125,12 @@ class Store:
         if artifact is None:
             return None
         self.counters.add(f"hit.{artifact.layer}")
-        self._hold(variant, artifact)
+        self._hold(variant, artifact, generation)
         return replace(artifact, seconds=time.perf_counter() - start)
 
-    def _hold(self, variant: Variant, artifact: Artifact) -> None:
-        entry = (self._checker.current(), self._layers.as_held(artifact))
+    def _hold(self, variant: Variant, artifact: Artifact, generation: object) -> None:
+        # The window in which the files were looked at, which may be over by now.
+        entry = (generation, self._layers.as_held(artifact))
         if len(self._held) >= _HELD_LIMIT:
             self._held.clear()
         self._held[variant] = entry
@@ -141,32 +151,38 @@ class Store:
         parts = action_parts(request)
         action = action_of(parts)
         if request.uncacheable:
-            return self._compile(request, action, parts)
-        artifact, mine = self._flight.run(action, lambda: self._locked(request, action, parts))
-        return artifact if mine else self._layers.as_held(artifact)
+            return self._compile(request, action, parts)[0]
+        # The places too: two callers may have other files under the same labels.
+        key = (action, tuple(sorted(request.places.items())))
+        while True:
+            (artifact, sound), mine = self._flight.run(key, lambda: self._locked(request, action, parts))
+            if mine:
+                return artifact
+            if sound:
+                return self._layers.as_held(artifact)
 
-    def _locked(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> Artifact:
+    def _locked(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> _Sound:
         """Under the lock of this action: look again, then compile."""
         with self._local.lock(action.hex) as lock:
             waited = True
             try:
-                lock.acquire(self.settings.timeout or None)
+                lock.acquire(self.settings.limit)
             except (OSError, StoreError, LockTimeoutError):
                 waited = False  # a folder without locks means one more compile, no more
             if waited:
-                start = time.perf_counter()
+                start, generation = time.perf_counter(), self._checker.current()
                 found = self._layers.lookup(request, action)
                 if found is not None:
                     self.counters.add(f"hit.{found.layer}")
-                    self._hold(request.variant, found)
-                    return replace(found, seconds=time.perf_counter() - start)
+                    self._hold(request.variant, found, generation)
+                    return replace(found, seconds=time.perf_counter() - start), True
             self._failures.check(action, request)
             return self._compile(request, action, parts)
 
-    def _compile(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> Artifact:
+    def _compile(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> _Sound:
         start = time.perf_counter()
         try:
-            made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.timeout or None)
+            made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.limit)
         except CompileError as exc:
             self.counters.add("failed")
             if exc.deterministic and not request.uncacheable:
@@ -184,13 +200,23 @@ class Store:
         more = {role: blobs[ref.digest] for role, ref in record.blobs if role != record.kind}
         layer = "" if reason else self._local.name
         artifact = Artifact(
-            record, made.data, Status.COMPILED, layer, seconds, reason, made.messages, more, self._layers.read
+            record,
+            made.data,
+            Status.COMPILED,
+            layer,
+            seconds,
+            reason,
+            cacheable=not made.uncacheable,
+            messages=made.messages,
+            _more=more,
+            _reader=self._layers.reader,
         )
         if not reason:
             self._checker.refresh()  # what was looked at before the compile may be old by now
-            self._checker.remember(record.observations, request.places, observed)
-            self._hold(request.variant, artifact)
-        return artifact
+            generation = self._checker.current()
+            if self._checker.remember(record.observations, request.places, observed):
+                self._hold(request.variant, artifact, generation)
+        return artifact, not made.uncacheable
 
     def _record(
         self, request: Request, action: Action, parts: list[tuple[str, bytes]], made: Compiled, observed: bytes
@@ -211,10 +237,10 @@ class Store:
             kind=variant.kind,
             labels=variant.labels,
             toolchain=request.toolchain,
-            parts=part_digests(parts),
+            parts=tuple(sorted(part_digests(parts))),
             blobs=tuple((role, BlobRef(digest, len(data))) for role, (digest, data) in sorted(named.items())),
             kernels=made.kernels,
-            seconds=made.seconds,
+            seconds=round(made.seconds, 6),
             argv=made.argv,
             host=os.uname().nodename,
             observations=named["observations"][0],

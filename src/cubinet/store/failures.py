@@ -7,7 +7,6 @@ looked at is still the same: correcting a header lifts the error at once.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 
 from cubinet.errors import CompileError, FormatError
@@ -44,7 +43,7 @@ class Failures:
             error.command,
             error.toolchain,
             os.fsdecode(observations_bytes(observed)).encode("utf-8", "replace").decode(),
-            time.time() + DISK_SECONDS,
+            self.layers.local.now() + DISK_SECONDS,
         )
         if self._holds(failure, request.places):  # an input may have changed since
             if len(self._known) >= _LIMIT:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from cubinet.errors import StoreError
+from cubinet.errors import IntegrityError, StoreError
 from cubinet.events import Counters
 from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record
@@ -19,10 +19,31 @@ from cubinet.store.format import Failure
 from cubinet.store.local import LocalLayer
 from cubinet.store.memo import Checker
 
-__all__ = ["Layered"]
+__all__ = ["Layered", "Reader"]
 
 T = TypeVar("T")
 log = logging.getLogger("cubinet.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads further blobs of an artifact. Pickles as the folder it reads from."""
+
+    layer: LocalLayer
+
+    def __call__(self, ref: BlobRef) -> bytes:
+        """The bytes of a blob; `IntegrityError` if it is gone or damaged."""
+        data = self.layer.read(ref)
+        if data is None:
+            raise IntegrityError(f"blob {ref.digest}", f"its {ref.size} bytes", "others, or none")
+        return data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reader, (self.layer.folder,)
+
+
+def _reader(folder: str) -> Reader:
+    return Reader(LocalLayer(folder))
 
 
 class Layered:
@@ -30,10 +51,11 @@ class Layered:
 
     def __init__(self, local: LocalLayer, checker: Checker, counters: Counters, *, strict: bool) -> None:
         self.local, self.checker, self.counters, self.strict = local, checker, counters, strict
+        self.reader = Reader(local)
 
-    def warn(self, text: str) -> None:
-        """Say something once a process."""
-        if self.counters.first(text):
+    def warn(self, text: str, about: str = "") -> None:
+        """Say something once a process; with `about`, say only the first thing about it."""
+        if self.counters.first(about or text):
             log.warning("%s", text)
 
     def attempt(self, what: str, call: Callable[[], T], otherwise: T) -> tuple[T, str]:
@@ -44,7 +66,7 @@ class Layered:
             if self.strict:
                 raise
             self.counters.add(f"error.{what}")
-            self.warn(str(exc))
+            self.warn(str(exc), f"{exc.action}: {exc.finding}")  # a full disk is one piece of news, not one a kernel
             return otherwise, str(exc)
 
     def lookup(self, request: Request, action: Action) -> Artifact | None:
@@ -71,19 +93,12 @@ class Layered:
         if record is None:
             return None
         ref = record.blob(record.kind)
-        data = self.attempt("read", lambda: self.local.read(ref), None)[0] if ref else None
+        data, trouble = self.attempt("read", lambda: self.local.read(ref), None) if ref else (None, "")
         if data is None:
-            # A record without its blob would stand in the way of the rebuild.
-            self.local.quarantine("records", fingerprint.hex, ".json", "its blob is gone or damaged")
+            if not trouble:  # a record without its blob would stand in the way of the rebuild
+                self.local.quarantine("records", fingerprint.hex, ".json", "its blob is gone or damaged")
             return None
-        return Artifact(record, data, layer=self.local.name, _reader=self.read)
-
-    def read(self, ref: BlobRef) -> bytes:
-        """A further blob of a record. Raises `StoreError` if no layer has it whole."""
-        data = self.local.read(ref)
-        if data is None:
-            raise StoreError("read blob", ref.digest, "gone or damaged", "run cubinet verify")
-        return data
+        return Artifact(record, data, layer=self.local.name, _reader=self.reader)
 
     def publish(self, record: Record, blobs: Mapping[Digest, bytes]) -> str:
         """Store a build; why it was not stored, or an empty text."""

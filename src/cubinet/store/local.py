@@ -7,6 +7,7 @@ record, then the manifest. Everything read is verified; what is wrong moves to `
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -271,20 +272,21 @@ class LocalLayer:
         """A lock among the processes of this host. Entering it may raise `OSError`."""
         return FileLock(self.fs, f"{self.folder}/locks/{name}", prepare=self._prepare)
 
-    def quarantine(self, kind: str, name: str, suffix: str, why: str) -> bool:
-        """Move a file that is wrong out of the way; `False` if that cannot be done."""
-        target = f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}"
+    def quarantine(self, kind: str, name: str, suffix: str, why: str) -> None:
+        """Move a file that is wrong out of the way, if the layer can be written."""
         try:
-            self.fs.mkdir(f"{self.folder}/bad")
-            self.fs.rename(self._path(kind, name, suffix), target)
-        except FileNotFoundError:  # another process was quicker
-            return True
+            self._move_away(kind, name, suffix, why)
         except OSError:
             self.warn(f"{kind[:-1]} {name} is damaged and cannot be moved away: {why}")
-            return False
+
+    def _move_away(self, kind: str, name: str, suffix: str, why: str) -> None:
+        self.fs.mkdir(f"{self.folder}/bad")
+        try:
+            self.fs.rename(self._path(kind, name, suffix), f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}")
+        except FileNotFoundError:  # another process was quicker
+            return
         self._bound_bad()
         self.warn(f"{kind[:-1]} {name} was damaged and is now in {self.folder}/bad: {why}")
-        return True
 
     def _bound_bad(self) -> None:
         try:
@@ -303,7 +305,7 @@ class LocalLayer:
         try:
             self._ready = False
             self._prepare()
-            path = self._temporary()
+            path = self.temporary()
             self.fs.create(path, b"cubinet", sync=False)
             self.fs.unlink(path)
         except OSError as exc:
@@ -338,7 +340,8 @@ class LocalLayer:
             except OSError:  # another process was quicker
                 continue
 
-    def _temporary(self) -> str:
+    def temporary(self) -> str:
+        """A new name in `tmp`; what is left there is swept an hour later."""
         node = os.uname().nodename.replace("/", "_")[:64]
         return f"{self.folder}/tmp/{node}-{os.getpid()}-{threading.get_ident()}-{next(_serial)}-{os.urandom(4).hex()}"
 
@@ -352,9 +355,8 @@ class LocalLayer:
             there = b""
         if there == data:
             return
-        why = "it was damaged when the same blob was published again"
-        if there is not None and not self.quarantine("blobs", digest.hex, "", why):
-            raise StoreError("publish blob", digest, "a damaged one is in its place and cannot be moved away")
+        if there is not None:
+            self._move_away("blobs", digest.hex, "", "it was damaged when the same blob was published again")
         self._publish_file("blobs", digest.hex, "", data)
 
     def _publish_file(self, kind: str, name: str, suffix: str, data: bytes) -> bool:
@@ -370,7 +372,7 @@ class LocalLayer:
 
     def _link_new(self, data: bytes, path: str) -> bool:
         """Give data a name unless it is taken."""
-        temporary = self._temporary()
+        temporary = self.temporary()
         self.fs.create(temporary, data, sync=self.durable)
         try:
             try:
@@ -403,7 +405,7 @@ class LocalLayer:
             return False
 
     def _replace(self, kind: str, name: str, data: bytes) -> None:
-        path, temporary = self._path(kind, name, ".json"), self._temporary()
+        path, temporary = self._path(kind, name, ".json"), self.temporary()
         self.fs.create(temporary, data, sync=False)
         try:
             try:
@@ -419,10 +421,8 @@ class LocalLayer:
         if self.candidates(action)[:1] == (observations,):
             return
         with self.lock(f"{action.hex}.manifest") as lock:
-            try:
+            with contextlib.suppress(OSError, LockTimeoutError):  # without it two writers may lose a hint
                 lock.acquire(_MANIFEST_SECONDS)
-            except (OSError, LockTimeoutError):
-                pass  # two writers at once may then lose a candidate, which costs a miss
             old = self._manifest(action)
             if old is not None:
                 rest = tuple(c for c in old if c != observations)

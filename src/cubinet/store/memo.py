@@ -35,7 +35,6 @@ class _Memo(msgspec.Struct, array_like=True):
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Memo)
-_serial = itertools.count()
 
 
 class Checker:
@@ -43,7 +42,7 @@ class Checker:
 
     Within `refresh` seconds each file and folder is looked at once at most, however many variants
     share it. `refresh()` ends such a window at once. Safe in threads: the worst a race does is to
-    look twice.
+    look twice. `temporary` names a new file, in a folder that somebody sweeps if this process is killed.
     """
 
     def __init__(
@@ -53,9 +52,11 @@ class Checker:
         *,
         fs: Fs,
         refresh: float,
+        temporary: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self.contents, self.fs, self.window, self.clock = folder, contents, fs, refresh, clock
+        self.temporary = temporary or (lambda: f"{folder}/tmp/{os.urandom(16).hex()}")
         self.refresh()
 
     def refresh(self) -> None:
@@ -74,12 +75,12 @@ class Checker:
     def holds(self, observations: Digest, places: Mapping[str, str], load: Callable[[], bytes | None]) -> bool:
         """Whether the set with this digest holds here. `load` gets its bytes, if they are needed."""
         self.current()
-        key = self._key(observations, places)
-        if key in self._held:
+        key, held = self._key(observations, places), self._held  # this window's, though it may end meanwhile
+        if key in held:
             return True
         memo = self._read(key)
         if memo and self._unchanged(memo):
-            self._held.add(key)
+            held.add(key)
             return True
         data = load()
         if data is None:
@@ -92,6 +93,7 @@ class Checker:
             self._trust(memo, sheet)
         if next(self._examine(sheet), None) is not None:
             return False
+        held.add(key)
         self._keep(key, sheet)
         return True
 
@@ -99,12 +101,16 @@ class Checker:
         """All observations of a set that do not hold here. Raises `FormatError`."""
         return list(self._examine(Sheet.of(read_observations(data), places)))
 
-    def remember(self, observations: Digest, places: Mapping[str, str], data: bytes) -> None:
-        """Note a set that was just made here."""
+    def remember(self, observations: Digest, places: Mapping[str, str], data: bytes) -> bool:
+        """Note a set that was just made here; `False` if it does not hold any more."""
         self.current()
-        sheet = Sheet.of(read_observations(data), places)
-        if next(self._examine(sheet), None) is None:
-            self._keep(self._key(observations, places), sheet)
+        held, sheet = self._held, Sheet.of(read_observations(data), places)
+        if next(self._examine(sheet), None) is not None:
+            return False
+        key = self._key(observations, places)
+        held.add(key)
+        self._keep(key, sheet)
+        return True
 
     def _examine(self, sheet: Sheet) -> itertools.chain[Difference]:
         return itertools.chain(sheet.differences(self.contents))
@@ -153,7 +159,6 @@ class Checker:
                 self.contents.trust(path, tuple(stamp), sheet.reads[path])
 
     def _keep(self, key: str, sheet: Sheet) -> None:
-        self._held.add(key)
         if self.folder is None or sheet.trees:
             return
         files, folders = list(sheet.reads), sheet.folders()
@@ -178,9 +183,9 @@ class Checker:
             return
 
     def _write(self, key: str, data: bytes) -> None:
-        path = self._path(key)
-        temporary = f"{path}.{os.getpid()}.{next(_serial)}"
+        path, temporary = self._path(key), self.temporary()
         self.fs.mkdir(os.path.dirname(path))
+        self.fs.mkdir(os.path.dirname(temporary))
         self.fs.create(temporary, data, sync=False)
         try:
             self.fs.rename(temporary, path)

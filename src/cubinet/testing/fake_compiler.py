@@ -3,7 +3,8 @@
 It reads the source and the files it includes, looks for them where a C compiler would, and reports every look,
 the vain ones too. A line is one of:
 
-- `#include "x"` or `#include <x>`: the file's text, looked for in the source's folder (quotes only) and the roots;
+- `#include "x"` or `#include <x>`: the file's text, looked for among the headers in memory, in the source's folder
+  (quotes only) and in the roots;
 - `#probe "x"`: `1` or `0`, whether there is such a file in a root;
 - `kernel NAME`: a kernel;
 - `#error TEXT`: an error that comes again; `#flaky TEXT`: one that may not;
@@ -94,7 +95,7 @@ class FakeCompiler:
         start = time.perf_counter()
         if self.runs:
             with open(self.runs, "ab", buffering=0) as file:
-                file.write(f"{os.getpid()} {request.variant.name}\n".encode())
+                file.write(f"{os.getpid()} {request.variant.name!r}\n".encode())
         run = _Run(request, self)
         run.expand(request.variant.source, "", 0)
         if self.during is not None:
@@ -177,8 +178,11 @@ class _Run:
         self.expand(found[1].decode("utf-8", "surrogateescape"), found[0], depth + 1)
 
     def _look(self, name: str, *, quoted: bool, probe: bool = False) -> tuple[str, bytes] | None:
+        in_memory = dict(self.request.variant.headers).get(name)
+        if in_memory is not None:  # it is in the action: nothing to observe
+            return name, in_memory.encode("utf-8", "surrogateescape")
         for root in self.request.roots:
-            if root.kind == "quote" and not quoted:
+            if root.kind in ("quote", "beside") and not quoted:
                 continue
             full = f"{root.label}:{name}"
             data = self._read(full)

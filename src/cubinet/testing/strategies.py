@@ -10,6 +10,7 @@ from cubinet.fingerprint import fingerprint_of
 from cubinet.model import (
     OUTPUT_KINDS,
     RESERVED_LABELS,
+    ROOT_KINDS,
     Action,
     BlobRef,
     Digest,
@@ -67,7 +68,7 @@ def roots() -> st.SearchStrategy[Root]:
     """Roots with labels that callers may use."""
     labels = names().filter(lambda label: not RESERVED_LABELS.fullmatch(label))
     folders = names().map(lambda name: f"/opt/{name}")
-    return st.builds(Root, labels, folders, st.sampled_from(["include", "system", "quote"]))
+    return st.builds(Root, labels, folders, st.sampled_from(ROOT_KINDS))
 
 
 def observations() -> st.SearchStrategy[Observation]:
@@ -91,6 +92,7 @@ def variants() -> st.SearchStrategy[Variant]:
         entries=st.lists(names(), max_size=3),
         source_name=names().map(lambda name: f"{name}.cu"),
         source_folder=st.none() | names().map(lambda name: f"/src/{name}"),
+        headers=pairs,
         signature=pairs,
         compiler=st.sampled_from(["nvcc", "fake"]),
         family=texts(),

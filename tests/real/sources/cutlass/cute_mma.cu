@@ -2,30 +2,31 @@
 #include <cute/tensor.hpp>
 
 using namespace cute;
+using Plain = Layout<Shape<_64, _64>, Stride<_64, _1>>;
+using Swizzled = decltype(composition(Swizzle<3, 3, 3>{}, Plain{}));
+using Mma = decltype(make_tiled_mma(SM80_16x8x16_F32F16F16F32_TN{}, Layout<Shape<_2, _2, _1>>{}));
+using Copy = decltype(make_tiled_copy(Copy_Atom<SM80_CP_ASYNC_CACHEALWAYS<uint128_t>, half_t>{},
+                                      Layout<Shape<_16, _8>, Stride<_8, _1>>{}, Layout<Shape<_1, _8>>{}));
 
 extern "C" __global__ void cute_mma(half_t const* a, half_t const* b, float* c) {
-  using Swizzled = decltype(composition(Swizzle<3, 3, 3>{}, Layout<Shape<_64, _64>, Stride<_64, _1>>{}));
-  __shared__ alignas(128) half_t sa[cosize_v<Swizzled>], sb[cosize_v<Swizzled>];
-  auto global = Layout<Shape<_64, _64>, Stride<_64, _1>>{};
-  Tensor ga = make_tensor(make_gmem_ptr(a), global), gb = make_tensor(make_gmem_ptr(b), global);
-  Tensor gc = make_tensor(make_gmem_ptr(c), global);
-  Tensor ta = make_tensor(make_smem_ptr(sa), Swizzled{}), tb = make_tensor(make_smem_ptr(sb), Swizzled{});
-
-  auto copy_tile = make_tiled_copy(Copy_Atom<SM80_CP_ASYNC_CACHEALWAYS<uint128_t>, half_t>{},
-                                   Layout<Shape<_16, _8>, Stride<_8, _1>>{}, Layout<Shape<_1, _8>>{});
-  auto copier = copy_tile.get_slice(threadIdx.x);
-  copy(copy_tile, copier.partition_S(ga), copier.partition_D(ta));
-  copy(copy_tile, copier.partition_S(gb), copier.partition_D(tb));
+  __shared__ alignas(128) half_t shared[2][cosize_v<Swizzled>];
+  Tensor sa = make_tensor(make_smem_ptr(shared[0]), Swizzled{});
+  Tensor sb = make_tensor(make_smem_ptr(shared[1]), Swizzled{});
+  auto mover = Copy{}.get_slice(threadIdx.x);
+  copy(Copy{}, mover.partition_S(make_tensor(make_gmem_ptr(a), Plain{})), mover.partition_D(sa));
+  copy(Copy{}, mover.partition_S(make_tensor(make_gmem_ptr(b), Plain{})), mover.partition_D(sb));
   cp_async_fence();
   cp_async_wait<0>();
   __syncthreads();
 
-  auto mma = make_tiled_mma(SM80_16x8x16_F32F16F16F32_TN{}, Layout<Shape<_2, _2, _1>>{}).get_slice(threadIdx.x);
-  Tensor result = mma.partition_fragment_C(gc);
-  Tensor ra = mma.partition_fragment_A(ta), rb = mma.partition_fragment_B(tb);
-  clear(result);
-  copy(mma.partition_A(ta), ra);
-  copy(mma.partition_B(tb), rb);
-  gemm(TiledMMA<MMA_Atom<SM80_16x8x16_F32F16F16F32_TN>, Layout<Shape<_2, _2, _1>>>{}, ra, rb, result);
-  copy(result, mma.partition_C(gc));
+  auto mine = Mma{}.get_slice(threadIdx.x);
+  Tensor out = mine.partition_C(make_tensor(make_gmem_ptr(c), Plain{}));
+  Tensor ra = mine.partition_fragment_A(sa);
+  Tensor rb = mine.partition_fragment_B(sb);
+  Tensor rc = mine.make_fragment_C(out);
+  clear(rc);
+  copy(mine.partition_A(sa), ra);
+  copy(mine.partition_B(sb), rb);
+  gemm(Mma{}, ra, rb, rc);
+  copy(rc, out);
 }

@@ -10,4 +10,4 @@ using Attention = DefaultAttention<false, SLIDING, SOFT_CAP, false>;
 constexpr uint32_t kVec = 16 / sizeof(CACHE), kThreads = 128 / kVec;
 
 const void* kernel = (const void*)BatchDecodeWithPagedKVCacheKernel<
-    PosEncodingMode::ROPE, 2, 1, kVec, kThreads, 4, 2, Attention, Params>;
+    PosEncodingMode::kRoPELlama, 2, 1, kVec, kThreads, 4, 2, Attention, Params>;
