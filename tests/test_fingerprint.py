@@ -58,6 +58,7 @@ def test_the_parts_of_an_action_are_these_in_this_order() -> None:
         "source name",
         "source",
         "headers",
+        "hook",
         "entries",
         "signature",
         "folder",

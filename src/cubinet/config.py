@@ -9,7 +9,6 @@ searched for in the working folder, since settings name programs.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -96,11 +95,6 @@ class Settings:
     def limit(self) -> float | None:
         """The time limit of a compile in seconds; `None` for none."""
         return self.timeout if 0 < self.timeout < _NO_LIMIT else None
-
-    @property
-    def time_limit(self) -> float | None:
-        """Seconds a compile may take; `None` for no limit."""
-        return self.timeout if 0 < self.timeout < threading.TIMEOUT_MAX else None
 
     @classmethod
     def from_env(cls, prefix: str = "", environ: Mapping[str, str] | None = None) -> Self:

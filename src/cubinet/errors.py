@@ -13,6 +13,7 @@ __all__ = [
     "ConfigError",
     "CubinetError",
     "FormatError",
+    "GateError",
     "IntegrityError",
     "LockTimeoutError",
     "ObjectError",
@@ -106,6 +107,10 @@ class CompileError(CubinetError):
         super().__init__("compile", subject, finding, remedy)
         self.args = (subject, finding, remedy, log, command, toolchain, deterministic)
         self.log, self.command, self.toolchain, self.deterministic = log, command, toolchain, deterministic
+
+
+class GateError(CompileError):
+    """The object is there, but it has what the variant says it must not: spills, local memory."""
 
 
 class CompileTimeoutError(CompileError, TimeoutError):

@@ -160,6 +160,8 @@ class Variant:
             are found as from that file; else the folder is searched for quoted includes of every file.
         headers: headers given in memory, as a mapping of include name to text (NVRTC only).
         folder: where relative paths in options start; the working folder of the moment if not given.
+        check_no_spills, check_no_local_memory: gates: an object with kernels that spill, or use local
+            memory, is refused with `GateError`. No part of the key.
         hook: a Python file under a root, as `label:relative/path.py`, whose `edit(data: bytes) -> bytes`
             changes the object after it was compiled.
         signature: facts the caller wants in the key, as a mapping of strings.
@@ -178,6 +180,8 @@ class Variant:
     headers: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
     folder: str = field(default="", kw_only=True)
     hook: str = field(default="", kw_only=True)
+    check_no_spills: bool = field(default=False, kw_only=True)
+    check_no_local_memory: bool = field(default=False, kw_only=True)
     signature: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
     compiler: str = field(default="nvcc", kw_only=True)
     family: str = field(default="", kw_only=True)
@@ -355,6 +359,8 @@ class Record:
     observation_counts: tuple[tuple[str, int], ...]
     created: str
     producer: str
+    names: tuple[tuple[str, str], ...] = ()
+    """C++ name asked for → symbol, where the compiler told them."""
     local_only: str = ""
     """Why this build must not leave the local layer; empty if it may."""
 
@@ -409,6 +415,13 @@ class Artifact:
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels in it."""
         return self.record.kernels
+
+    def symbol(self, name: str) -> str | None:
+        """The symbol of a kernel by symbol, C++ name or the name it was asked for; `None` if there is none."""
+        for asked, symbol in self.record.names:
+            if asked == name:
+                return symbol
+        return next((k.symbol for k in self.kernels if name in (k.symbol, k.name)), None)
 
     def read(self, role: str) -> bytes | None:
         """The bytes of one blob, verified; `None` if the build has no such role.

@@ -78,6 +78,8 @@ REQUESTS: list[dict[str, Any]] = [
         "source_name": "own.cpp",
         "entries": ["b<int>", "a", "a"],
         "headers": {"b.h": "text", "a.h": ""},
+        "hook": "cutlass:hooks/edit.py",
+        "revision": "7",
         "signature": {"z": "1", "a": "", "\u00e9": "\n\0"},
         "arguments": ["-arch=sm_90a", "-DX=a b", "", "-O3"],
         "environment": [["LC_ALL", "C"], ["A", "="]],
@@ -95,7 +97,7 @@ FOLDERS: list[dict[str, str]] = [{}, {"a.h": "a", "sub/b.h": "b", "sub/empty.h":
 
 def request_of(given: dict[str, Any]) -> Request:
     """A request from its JSON."""
-    names = ("kind", "compiler", "source_name", "entries", "headers", "signature")
+    names = ("kind", "compiler", "source_name", "entries", "headers", "hook", "signature")
     rest: dict[str, Any] = {name: given[name] for name in names if name in given}
     variant = Variant(given["source"], Target.parse(given["target"]), **rest)
     return Request(
@@ -106,6 +108,7 @@ def request_of(given: dict[str, Any]) -> Request:
         tuple(Root(label, f"/anywhere/{label}", kind) for label, kind in given.get("roots", ())),
         {},
         bound=given.get("bound", ""),
+        revision=given.get("revision", "1"),
     )
 
 

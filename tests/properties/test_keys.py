@@ -111,6 +111,7 @@ MATTERS: dict[str, list[Change]] = {
     "entries": [lambda v: vary(v, entries=("a",)), lambda v: vary(v, entries=("a b",))],
     "source_name": [lambda v: vary(v, source_name="other.cu")],
     "source_folder": [lambda v: vary(v, source_folder="/anywhere")],  # whether there is one, not where
+    "hook": [lambda v: vary(v, hook="one:a.py"), lambda v: vary(v, hook="one:b.py")],
     "headers": [
         lambda v: vary(v, headers={"a.h": "x"}),
         lambda v: vary(v, headers={"a.h": "y"}),
@@ -125,6 +126,8 @@ MATTERS: dict[str, list[Change]] = {
 }
 NEVER: dict[str, list[Change]] = {
     "family": [lambda v: vary(v, family="math")],
+    "check_no_spills": [lambda v: vary(v, check_no_spills=True)],
+    "check_no_local_memory": [lambda v: vary(v, check_no_local_memory=True)],
     "name": [lambda v: vary(v, name="add")],
     "labels": [lambda v: vary(v, labels={"x": "1"})],
     "folder": [lambda v: vary(v, folder="/elsewhere")],  # the adapter resolves paths in options with it
@@ -198,6 +201,7 @@ REQUEST_CHANGES: dict[str, Request] = {
     "environment": replace(REQUEST, environment=(("LC_ALL", "C"), ("X", "1"))),
     "roots": replace(REQUEST, roots=REQUEST.roots[:1]),
     "bound": replace(REQUEST, bound="/home/me"),
+    "revision": replace(REQUEST, revision="2"),
 }
 REQUEST_NEVER: dict[str, Request] = {
     "places": replace(REQUEST, places={"one": "/elsewhere"}),

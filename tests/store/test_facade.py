@@ -276,7 +276,7 @@ def test_a_certain_error_is_found_out_once(bench: Bench) -> None:
         seen.append((str(caught.value), caught.value.log, caught.value.command, caught.value.deterministic))
     assert len(set(seen)) == 1
     assert bench.runs == 1
-    assert store.stats() == {"failed": 1, "failed.remembered": 2, "miss.no build of this action": 6}
+    assert store.stats() == {"failed": 1, "failed.remembered": 2, "miss.no build of this action": 3}
 
 
 def test_other_processes_hear_of_a_certain_error_for_a_minute(bench: Bench) -> None:
@@ -445,7 +445,7 @@ def test_a_folder_that_cannot_be_written_costs_only_the_compile(
         assert made.data == f"cubin sm_90a 1.0\ntext {i}\nkernel k\n".encode()
         assert (made.status, made.layer) == (Status.COMPILED, "")
         assert os.strerror(code) in made.reason
-        assert not made.cacheable
+        assert made.cacheable
     assert bench.runs == 3
     assert len(warnings()) == 1
     assert os.strerror(code) in warnings()[0]
@@ -676,7 +676,7 @@ def test_counts_say_what_happened(bench: Bench) -> None:
     store = bench.store(refresh=60.0)
     store.get_or_compile(bench.variant())
     store.find(bench.variant())
-    assert store.stats() == {"compiled": 1, "hit.process": 1, "miss.no build of this action": 2}
+    assert store.stats() == {"compiled": 1, "hit.process": 1, "miss.no build of this action": 1}
     fresh = bench.store()
     fresh.find(bench.variant())
     bench.header.write_text("changed\n")

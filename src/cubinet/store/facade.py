@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from cubinet import __version__
 from cubinet._fs import Fs
 from cubinet.config import Settings
 from cubinet.errors import CompileError, ConfigError, LockTimeoutError, StoreError
 from cubinet.events import Counters
-from cubinet.fingerprint import action_of, action_parts, digest_of, fingerprint_of, observations_bytes, part_digests
-from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record, Status, Variant
+from cubinet.fingerprint import action_of, action_parts, digest_of, observations_bytes
+from cubinet.model import Action, Artifact, Fingerprint, Record, Status, Variant
 from cubinet.observations import Contents
-from cubinet.protocols import Compiled, Compiler, Request
+from cubinet.protocols import Compiler, Request
 from cubinet.registry import Workshop, compiler
+from cubinet.store.building import passed, record_of
+from cubinet.store.explain import Explanation, explain
 from cubinet.store.failures import Failures
 from cubinet.store.layered import Layered
 from cubinet.store.local import LocalLayer, check_trust
@@ -44,7 +43,8 @@ class Store:
     Args:
         folder: the local layer; the user's cache folder if neither this nor a setting names one.
         settings: everything else; `Settings.from_env()` if not given.
-        environ: where compilers and their variables are looked for; the process's if not given.
+        environ: where compilers and their variables are looked for; if not given, the process's as it is
+            now: later changes of `os.environ` do not reach this store.
         fs: the seam for file changes.
         compilers: adapters by name, used before those that are installed.
 
@@ -64,7 +64,8 @@ class Store:
         settings = settings or Settings.from_env(environ=environ)
         if folder is not None:
             settings = replace(settings, dir=os.path.abspath(os.fspath(folder)))
-        self.settings, self._environ, self._fs = settings, environ, fs or Fs()
+        self.settings, self._fs = settings, fs or Fs()
+        self._own_environ, self._environ = environ, dict(os.environ if environ is None else environ)
         self._given = dict(compilers or {})
         self.folder = settings.folder
         if settings.trust == "owner":
@@ -115,7 +116,7 @@ class Store:
         if held is not None and held[0] is generation:
             object.__setattr__(variant, "_held", held)
             self.counters.add("hit.process")
-            return held[1]
+            return passed(variant, held[1])
         start = time.perf_counter()
         request = self.normalize(variant)
         if request.uncacheable:
@@ -125,6 +126,7 @@ class Store:
         if artifact is None:
             return None
         self.counters.add(f"hit.{artifact.layer}")
+        passed(variant, artifact)
         self._hold(variant, artifact, generation)
         return replace(artifact, seconds=time.perf_counter() - start)
 
@@ -151,15 +153,15 @@ class Store:
         parts = action_parts(request)
         action = action_of(parts)
         if request.uncacheable:
-            return self._compile(request, action, parts)[0]
+            return passed(variant, self._compile(request, action, parts)[0])
         # The places too: two callers may have other files under the same labels.
         key = (action, tuple(sorted(request.places.items())))
         while True:
             (artifact, sound), mine = self._flight.run(key, lambda: self._locked(request, action, parts))
             if mine:
-                return artifact
+                return passed(variant, artifact)
             if sound:
-                return self._layers.as_held(artifact)
+                return passed(variant, self._layers.as_held(artifact))
 
     def _locked(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> _Sound:
         """Under the lock of this action: look again, then compile."""
@@ -171,7 +173,7 @@ class Store:
                 waited = False  # a folder without locks means one more compile, no more
             if waited:
                 start, generation = time.perf_counter(), self._checker.current()
-                found = self._layers.lookup(request, action)
+                found = self._layers.lookup(request, action, again=True)
                 if found is not None:
                     self.counters.add(f"hit.{found.layer}")
                     self._hold(request.variant, found, generation)
@@ -190,10 +192,10 @@ class Store:
             raise
         self.counters.add("compiled")
         observed = observations_bytes(made.observations)
-        record, blobs = self._record(request, action, parts, made, observed)
+        record, blobs = record_of(request, action, parts, made, observed)
         reason = made.uncacheable
         if reason:
-            self.counters.add(f"uncacheable.{reason.partition(':')[0]}")
+            self.counters.add(f"uncacheable.{reason}")
         else:
             reason = self._layers.publish(record, blobs)
         seconds = time.perf_counter() - start
@@ -218,44 +220,17 @@ class Store:
                 self._hold(request.variant, artifact, generation)
         return artifact, not made.uncacheable
 
-    def _record(
-        self, request: Request, action: Action, parts: list[tuple[str, bytes]], made: Compiled, observed: bytes
-    ) -> tuple[Record, dict[Digest, bytes]]:
-        variant = request.variant
-        contents = {variant.kind: made.data, "source": variant.source_bytes(), "observations": observed}
-        if made.log:
-            contents["log"] = made.log
-        contents.update(made.extra)
-        named = {role: (digest_of(data), data) for role, data in contents.items()}
-        record = Record(
-            fingerprint=fingerprint_of(action, named["observations"][0]),
-            action=action,
-            family=variant.family,
-            name=variant.name,
-            entries=variant.entries,
-            target=variant.target,
-            kind=variant.kind,
-            labels=variant.labels,
-            toolchain=request.toolchain,
-            parts=tuple(sorted(part_digests(parts))),
-            blobs=tuple((role, BlobRef(digest, len(data))) for role, (digest, data) in sorted(named.items())),
-            kernels=made.kernels,
-            seconds=round(made.seconds, 6),
-            argv=made.argv,
-            host=os.uname().nodename,
-            observations=named["observations"][0],
-            observation_counts=tuple(sorted(Counter(str(o.seen) for o in made.observations).items())),
-            created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-            producer=f"cubinet {__version__}",
-            local_only=made.local_only,
-        )
-        return record, dict(named.values())
-
     # --- parts that callers may need
 
     def normalize(self, variant: Variant) -> Request:
         """A variant as its compiler adapter settled it: arguments, roots, whether it can be kept."""
         return self.compiler(variant.compiler).normalize(variant)
+
+    def explain(self, variant: Variant) -> Explanation:
+        """Why a lookup of this variant hits, or what differs from the nearest known build. Never compiles."""
+        request = self.normalize(variant)
+        parts = action_parts(request)
+        return explain(self._layers, request, action_of(parts), parts)
 
     def action(self, variant: Variant) -> Action:
         """The action of a variant: everything known before compiling, except header content."""
@@ -265,10 +240,17 @@ class Store:
         """The compiler adapter with this name. Raises `PluginError`."""
         found = self._compilers.get(name)
         if found is None:
-            environ = os.environ if self._environ is None else self._environ
-            workshop = Workshop(self.settings, environ, f"{self.folder}/tools", self._fs, self._contents)
+            workshop = Workshop(self.settings, self._environ, self._tools(), self._fs, self._contents)
             found = self._compilers[name] = compiler(name, workshop)
         return found
+
+    def _tools(self) -> str | None:
+        """Where adapters may keep programs and what they know of programs: never where others can write."""
+        try:
+            check_trust(self.folder)
+        except ConfigError:
+            return None
+        return f"{self.folder}/tools"
 
     def publish(self, artifact: Artifact) -> bool:
         """Store an artifact obtained elsewhere, with all its blobs; `False` if it was there already.
@@ -337,7 +319,7 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        environ = None if self._environ is None else dict(self._environ)
+        environ = None if self._own_environ is None else dict(self._own_environ)
         return _restore, (type(self), self.settings, environ, self._given)
 
     def __repr__(self) -> str:

@@ -102,6 +102,7 @@ class _Record(msgspec.Struct):
     created: str
     producer: str
     local_only: str = ""
+    names: dict[str, str] = {}
 
 
 class _Versioned(msgspec.Struct):
@@ -192,6 +193,8 @@ def encode_record(record: Record) -> bytes:
         "created": record.created,
         "producer": record.producer,
     }
+    if record.names:
+        fields["names"] = dict(record.names)
     if record.local_only:
         fields["local_only"] = record.local_only
     return _seal(fields, "record")
@@ -228,6 +231,7 @@ def decode_record(data: bytes) -> Record:
             observation_counts=tuple(sorted(wire.observations.items())),
             created=wire.created,
             producer=wire.producer,
+            names=tuple(sorted(wire.names.items())),
             local_only=wire.local_only,
         )
     except ValueError as exc:  # ConfigError of a malformed digest or target

@@ -69,8 +69,11 @@ class Layered:
             self.warn(str(exc), f"{exc.action}: {exc.finding}")  # a full disk is one piece of news, not one a kernel
             return otherwise, str(exc)
 
-    def lookup(self, request: Request, action: Action) -> Artifact | None:
-        """The build of a request whose observations hold here, newest first."""
+    def lookup(self, request: Request, action: Action, *, again: bool = False) -> Artifact | None:
+        """The build of a request whose observations hold here, newest first.
+
+        A miss is counted with its reason, unless the same caller asks `again`.
+        """
         none: tuple[Digest, ...] = ()
         candidates, _ = self.attempt("read", lambda: self.local.candidates(action), none)
         reason = "no build of this action" if not candidates else "observations differ"
@@ -80,7 +83,8 @@ class Layered:
                 if artifact is not None:
                     return artifact
                 reason = "its record or blob is gone"
-        self.counters.add(f"miss.{reason}")
+        if not again:
+            self.counters.add(f"miss.{reason}")
         return None
 
     def _observations(self, digest: Digest) -> bytes | None:
