@@ -261,3 +261,66 @@ def test_every_command_explains_itself(warm: Cli) -> None:
         text = warm(command, "--help").stdout
         assert "--json" in text
     assert warm("--version").stdout.startswith("cubinet, version ")
+
+
+def test_explain_says_what_differs_from_the_nearest_build(warm: Cli, tmp_path: Path) -> None:
+    hit = warm.json("explain", SCALE, "--arch", "sm_90a", "--json")
+    assert (hit["outcome"], hit["changes"]) == ("hit", [])
+    other = warm.json("explain", SCALE, "--arch", "sm_80", "--json", status=3)
+    assert other["outcome"] == "miss"
+    assert "target" in {change["name"] for change in other["changes"]}
+    assert "sm_80" in warm("explain", SCALE, "--arch", "sm_80", status=3).stdout
+    new = tmp_path / "new.cu"
+    new.write_text("__global__ void n() {}")
+    assert "new" in warm("explain", new, "--arch", "sm_80", status=3).stdout
+
+
+def test_explain_names_the_header_that_changed(cold: Cli, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('#include "h.cuh"\n__global__ void k(int* p) { *p = H; }\n')
+    (tmp_path / "h.cuh").write_text("#define H 1\n")
+    cold("compile", tmp_path / "k.cu", "--arch", "sm_90a")
+    (tmp_path / "h.cuh").write_text("#define H 2\n")
+    found = cold.json("explain", tmp_path / "k.cu", "--arch", "sm_90a", "--json", status=3)
+    assert found["changes"] == [{"what": "observation", "name": "src:h.cuh", "detail": "changed"}]
+
+
+def test_verify_can_compile_a_sample_again_and_compare(cold: Cli) -> None:
+    cold("compile", SCALE, "--arch", "sm_90a")
+    vector = EXAMPLES / "vector"
+    cold("compile", vector / "reduce.cu", "--arch", "sm_90a", "-I", f"vec={vector / 'include'}", "--", "-O2", "-DX=1")
+    folders = ("-I", f"src={EXAMPLES}")
+    report = cold.json("verify", "--recompile", "9", *folders, "--json")
+    assert report["recompiled"]["same"] == {"cubin": 1}
+    assert report["recompiled"]["skipped"] == {"cubin": 1}
+    assert "-I vec=DIR" in report["recompiled"]["notes"][0]
+    folders = ("-I", f"src={vector}", "-I", f"vec={vector / 'include'}")
+    report = cold.json("verify", "--recompile", "9", *folders, "--json")
+    assert report["recompiled"]["same"] == {"cubin": 1}
+    assert "same: 1 cubin" in cold("verify", "--recompile", "9", *folders).stdout
+
+
+def test_nvrtc_compiles_from_the_command_line(cold: Cli, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("template <class T> __global__ void twice(T* x) { *x += *x; }\n")
+    argv = ("compile", tmp_path / "k.cu", "--arch", "sm_90a", "--compiler", "nvrtc", "--entry", "twice<int>", "--json")
+    assert cold.json(*argv)["kernels"][0]["name"] == "void twice<int>(int*)"
+    assert cold.json(*argv)["status"] == "hit"
+
+
+def test_a_gate_fails_the_command_and_names_the_kernel(cold: Cli, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(
+        'extern "C" __global__ void big(float* x, int j) { float a[64]; for (int i = 0; i < 64; i++) a[i] = x[i];\n'
+        "for (int i = 0; i < 64; i++) a[i * j & 63] += x[i]; x[0] = a[j & 63]; }\n"
+    )
+    done = cold("compile", tmp_path / "k.cu", "--arch", "sm_90a", "--check-no-local-memory", status=1)
+    assert "big: " in done.stderr
+    assert cold.json("compile", tmp_path / "k.cu", "--arch", "sm_90a", "--json")["status"] == "hit"
+
+
+def test_an_option_for_the_compiler_without_two_dashes_is_explained(warm: Cli) -> None:
+    assert "two dashes" in warm("compile", SCALE, "--arch", "sm_90a", "-lineinfo", status=2).stderr
+
+
+def test_a_closed_pipe_is_no_error(warm: Cli) -> None:
+    command = f"{sys.executable} -m cubinet ls --json | head -c 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=warm.environ, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -45,7 +45,7 @@ def test_a_cold_variant_is_compiled_and_stored(bench: Bench) -> None:
     assert (record.family, record.name, record.labels) == ("math", "scale", (("dtype", "half"),))
     assert [kernel.name for kernel in made.kernels] == ["scale"]
     assert record.observation_counts == (("absent", 1), ("read", 1))
-    assert [role for role, _ in record.blobs] == ["cubin", "log", "observations", "source"]
+    assert {role for role, _ in record.blobs} >= {"cubin", "log", "observations", "source"}
     assert bench.runs == 1
 
 
@@ -684,13 +684,11 @@ def test_counts_say_what_happened(bench: Bench) -> None:
     assert fresh.stats() == {"hit.local": 1, "miss.observations differ": 1}
 
 
-def test_settings_for_the_disk_reach_the_layer(bench: Bench) -> None:
-    for durable, syncs in ((True, 5), (False, 0)):
-        fs = CountingFs()
-        Store(
-            bench.folder, settings=Settings(durable=durable), environ={}, fs=fs, compilers={"fake": FakeCompiler()}
-        ).get_or_compile(bench.variant(f"durable {durable}\nkernel k\n"))
-        assert fs.counts["sync_folder"] == syncs
+@pytest.mark.parametrize("durable", [True, False])
+def test_settings_for_the_disk_reach_the_layer(bench: Bench, durable: bool) -> None:
+    fs = CountingFs()
+    made = bench.store(fs=fs, durable=durable).get_or_compile(bench.variant())
+    assert fs.counts["sync_folder"] == (len(made.record.blobs) + 1 if durable else 0)
 
 
 def test_the_disk_is_not_waited_for_in_these_tests(bench: Bench) -> None:

@@ -143,15 +143,15 @@ class Changes:
         looks.write("sub/d.h", "x")
 
     def what_was_there_is_gone(self, looks: Looks) -> None:
-        (looks.root / "probed.h").unlink()
+        (looks.root / "there/probed.h").unlink()
 
     def what_was_a_folder_is_a_file(self, looks: Looks) -> None:
-        (looks.root / "dir").rmdir()
-        looks.write("dir", "x")
+        (looks.root / "there/dir").rmdir()
+        looks.write("there/dir", "x")
 
     def what_was_a_file_is_a_folder(self, looks: Looks) -> None:
-        (looks.root / "probed.h").unlink()
-        (looks.root / "probed.h").mkdir()
+        (looks.root / "there/probed.h").unlink()
+        (looks.root / "there/probed.h").mkdir()
 
     def a_link_to_nowhere_is_fulfilled(self, looks: Looks) -> None:
         (looks.elsewhere / "nowhere.h").write_text("x")
@@ -181,7 +181,7 @@ class Harmless:
         looks.write("other.h", "x")
 
     def new_text_of_what_was_only_probed(self, looks: Looks) -> None:
-        looks.write("probed.h", "y")
+        looks.write("there/probed.h", "y")
 
     def a_missing_folder_appears_empty(self, looks: Looks) -> None:
         (looks.root / "deep").mkdir()
@@ -195,13 +195,13 @@ def each(changes: type) -> pytest.MarkDecorator:
 
 def everything(looks: Looks) -> list[Observation]:
     looks.write("a.h", "a")
-    looks.write("probed.h", "x")
-    (looks.root / "dir").mkdir()
+    looks.write("there/probed.h", "x")  # a folder in which nothing is looked for in vain
+    (looks.root / "there/dir").mkdir()
     (looks.root / "sub").mkdir()
     (looks.root / "dangling.h").symlink_to(looks.elsewhere / "nowhere.h")
     (looks.root / "dangling").symlink_to(looks.elsewhere / "no/where")
     vain = ["b.h", "deep/er/c.h", "sub/d.h", "dangling.h", "dangling/e.h"]
-    return [looks.read("a.h"), present("probed.h"), present("dir/"), *map(absent, vain)]
+    return [looks.read("a.h"), present("there/probed.h"), present("there/dir/"), *map(absent, vain)]
 
 
 @each(Changes)
@@ -248,6 +248,13 @@ def test_a_memo_is_of_one_place(looks: Looks, tmp_path: Path) -> None:
     (other / "a.h").write_text("b")
     assert looks.holds(looks.checker(), seen, {"lib": other})[0] is False
     assert looks.holds(looks.checker(), seen) == (True, False)
+
+
+def test_a_memo_is_of_one_set_of_observations(looks: Looks) -> None:
+    looks.write("a.h", "a")
+    assert looks.holds(looks.checker(), [looks.read("a.h")]) == (True, True)
+    assert looks.holds(looks.checker(), [Observation("lib:a.h", Seen.READ, digest_of(b"b"))]) == (False, True)
+    assert looks.holds(looks.checker(), [absent("a.h")]) == (False, True)
 
 
 def test_a_label_without_a_place_does_not_hold(looks: Looks) -> None:
@@ -319,10 +326,10 @@ def test_differences_are_named(looks: Looks) -> None:
     seen = everything(looks)
     looks.write("a.h", "b")
     looks.write("b.h", "x")
-    (looks.root / "probed.h").unlink()
+    (looks.root / "there/probed.h").unlink()
     found = looks.checker().differences(observations_bytes(seen), {"lib": str(looks.root)})
     assert {(d.name, d.what) for d in found} == {
         ("lib:a.h", "changed"),
         ("lib:b.h", "appeared"),
-        ("lib:probed.h", "is gone"),
+        ("lib:there/probed.h", "is gone"),
     }

@@ -1,7 +1,7 @@
 """The `cubinet` command.
 
 Exit status: 0 done, 1 the compiler refused or something was found wrong, 2 wrong usage or settings,
-3 nothing found under `--no-compile`, 4 no compiler, 130 interrupted.
+3 nothing found under `--no-compile` or by `explain`, 4 no compiler, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = ["COMMANDS", "cli", "main"]
 COMMANDS = {
     "compile": "cubinet.cli.compile:compile_file",
     "doctor": "cubinet.cli.check:doctor",
+    "explain": "cubinet.cli.compile:explain",
     "inspect": "cubinet.cli.browse:inspect_file",
     "ls": "cubinet.cli.browse:list_records",
     "show": "cubinet.cli.browse:show",
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         status = exc.exit_code
     except click.ClickException as exc:
         exc.show()
-        if isinstance(exc, click.NoSuchOption) and exc.ctx and exc.ctx.info_name == "compile":
+        if isinstance(exc, click.NoSuchOption) and exc.ctx and exc.ctx.info_name in ("compile", "explain"):
             click.echo("Options for the compiler come after two dashes: cubinet compile FILE -- -O3", err=True)
         status = exc.exit_code
     except CubinetError as exc:

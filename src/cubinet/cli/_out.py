@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ import click
 from cubinet.model import Kernel, Record
 from cubinet.store.format import encode_record
 
-__all__ = ["kernel_rows", "print_json", "print_table", "record_json", "working"]
+__all__ = ["bar", "kernel_rows", "print_json", "print_table", "record_json", "working"]
 
 
 def print_json(value: object) -> None:
@@ -49,6 +49,20 @@ def kernel_rows(kernels: Sequence[Kernel], width: int = 60) -> list[tuple[object
 def _short(text: str, width: int) -> str:
     half = (width - 1) // 2
     return text if len(text) <= width else f"{text[:half]}…{text[-half:]}"
+
+
+@contextlib.contextmanager
+def bar(text: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal, nothing in a pipe; call it with what is done and what there is."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(text, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import tempfile
 from dataclasses import asdict, replace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from cubinet import __version__
-from cubinet.cli._out import print_json, working
+from cubinet.cli._out import bar, print_json, working
 from cubinet.config import Settings, config_path
 from cubinet.errors import CubinetError, ToolchainNotFoundError
 from cubinet.model import Target, Variant
@@ -25,29 +24,43 @@ _TRIAL = '#include <cuda_fp16.h>\nextern "C" __global__ void trial(__half* x) { 
 
 
 @click.command(name="verify")
+@click.option("--recompile", type=click.IntRange(min=1), metavar="N", help="Compile a sample of N records again too.")
+@click.option("-I", "includes", multiple=True, metavar="LABEL=DIR", help="Where a label is, for --recompile.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def verify(as_json: bool) -> int:  # noqa: FBT001
+def verify(recompile: int | None, includes: tuple[str, ...], *, as_json: bool) -> int:
     """Read every record and blob; move what is damaged to bad/.
 
-    Exit status 1 if something was wrong. The next lookup rebuilds it.
+    Exit status 1 if something was damaged, or came out differently. The next lookup rebuilds what is gone.
     """
-    store = Store.from_env()
-    if sys.stderr.isatty():
-        from rich.progress import Progress
+    from cubinet.cli.compile import roots_of
 
-        with Progress(transient=True) as bar:
-            task = bar.add_task("verifying", total=None)
-            found = store.verify(lambda done, total: bar.update(task, completed=done, total=total))
-    else:
-        found = store.verify()
+    store = Store.from_env()
+    folders = {root.label: root.path for root in roots_of(includes)}
+    with bar("verifying") as progress:
+        found = store.verify(progress)
+    repeated = None
+    if recompile:
+        with bar("compiling again") as progress:
+            repeated = store.recompile(recompile, folders, progress)
+    good = found.clean and not (repeated and repeated.different)
     if as_json:
-        print_json({**asdict(found), "clean": found.clean, "folder": store.folder})
-    else:
-        click.echo(f"{store.folder}: {found.records} records, {found.blobs} blobs, {found.bytes} bytes")
-        for problem in found.problems:
-            click.echo(f"problem: {problem}")
-        click.echo("clean" if found.clean else f"{len(found.problems)} problems, moved to bad/")
-    return 0 if found.clean else 1
+        print_json(
+            {**asdict(found), "clean": found.clean, "folder": store.folder}
+            | {"recompiled": asdict(repeated) if repeated else None}
+        )
+        return 0 if good else 1
+    click.echo(f"{store.folder}: {found.records} records, {found.blobs} blobs, {found.bytes} bytes")
+    for problem in found.problems:
+        click.echo(f"problem: {problem}")
+    click.echo("clean" if found.clean else f"{len(found.problems)} problems; what was damaged is in bad/ now")
+    if repeated:
+        for word in ("same", "different", "skipped"):
+            counts = getattr(repeated, word)
+            if counts:
+                click.echo(f"{word}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
+        for note in repeated.notes:
+            click.echo(f"  {note}")
+    return 0 if good else 1
 
 
 @click.command(name="doctor")

@@ -1,4 +1,4 @@
-"""`cubinet compile`."""
+"""`cubinet compile` and `explain`: the commands that say what to build."""
 
 from __future__ import annotations
 
@@ -6,66 +6,70 @@ import os
 import re
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from cubinet._fs import Fs
 from cubinet.cli._out import KERNEL_HEADS, kernel_rows, print_json, print_table, working
-from cubinet.config import Settings
 from cubinet.errors import ConfigError
 from cubinet.model import OUTPUT_KINDS, Artifact, Root, Target, Variant
 from cubinet.store import Store
 
-__all__ = ["compile_file"]
+__all__ = ["compile_file", "explain", "roots_of"]
 
 _LABELLED = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
 
 
-@click.command(name="compile", context_settings={"ignore_unknown_options": False})
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMPILER OPTIONS...]")
-@click.option("--arch", help="Architecture, as sm_90a. Default: CUBINET_ARCH, else the compiler's own default.")
-@click.option("-I", "includes", multiple=True, metavar="[LABEL=]DIR", help="Include folder; may be repeated, in order.")
-@click.option("--kind", type=click.Choice(OUTPUT_KINDS), default="cubin", show_default=True, help="What to make.")
-@click.option("--entry", "entries", multiple=True, metavar="NAME", help="A kernel that must be in it; may be repeated.")
-@click.option("--compiler", default="nvcc", show_default=True, help="The compiler adapter.")
-@click.option("--family", default="", help="A label for queries; never part of the key.")
-@click.option("--name", default=None, help="A label for queries. Default: the file's name.")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _asking(command: F) -> F:
+    """Add the arguments and options that say what to build."""
+    for decorate in reversed(
+        (
+            click.argument("file", type=click.Path(exists=True, dir_okay=False)),
+            click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMPILER OPTIONS...]"),
+            click.option("--arch", help="Architecture, as sm_90a. Default: CUBINET_ARCH, else the compiler's own."),
+            click.option(
+                "-I", "includes", multiple=True, metavar="[LABEL=]DIR", help="Include folder; may be repeated."
+            ),
+            click.option("--kind", type=click.Choice(OUTPUT_KINDS), default="cubin", show_default=True, help="Output."),
+            click.option(
+                "--entry", "entries", multiple=True, metavar="NAME", help="A kernel it must have; repeatable."
+            ),
+            click.option("--compiler", default="nvcc", show_default=True, help="The compiler adapter: nvcc or nvrtc."),
+            click.option("--hook", default="", metavar="LABEL:FILE.py", help="Post-hook under an include folder."),
+            click.option("--family", default="", help="A label for queries; never part of the key."),
+            click.option("--name", default="", help="A label for queries. Default: the file's name."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def _variant(store: Store, file: str, arch: str | None, includes: tuple[str, ...], **rest: Any) -> Variant:
+    target = Target.parse(arch or store.settings.arch or _default_arch(store, rest["compiler"]))
+    if not rest["name"]:
+        del rest["name"]
+    return Variant.from_file(file, target, roots=roots_of(includes), **rest)
+
+
+@click.command(name="compile")
+@_asking
+@click.option("--check-no-spills", is_flag=True, help="Fail if a kernel spills registers.")
+@click.option("--check-no-local-memory", is_flag=True, help="Fail if a kernel uses local memory.")
 @click.option("-o", "output", type=click.Path(dir_okay=False), help="Also write the result to this file.")
 @click.option("--no-compile", is_flag=True, help="Only look; exit with status 3 if nobody has it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compile_file(  # noqa: PLR0917 - click passes options by name
-    file: str,
-    options: tuple[str, ...],
-    arch: str | None,
-    includes: tuple[str, ...],
-    kind: str,
-    entries: tuple[str, ...],
-    compiler: str,
-    family: str,
-    name: str | None,
-    output: str | None,
-    no_compile: bool,  # noqa: FBT001 - click passes flags so
-    as_json: bool,  # noqa: FBT001
-) -> int:
+def compile_file(file: str, output: str | None, *, no_compile: bool, as_json: bool, **rest: Any) -> int:
     """Compile FILE, or find it in the store.
 
     Options for the compiler come after `--`. Without LABEL= an include folder is named by its position.
     """
-    settings = Settings.from_env()
-    store = Store(settings=settings)
-    variant = Variant.from_file(
-        file,
-        Target.parse(arch or settings.arch or _default_arch(store, compiler)),
-        kind=kind,
-        options=options,
-        roots=_roots(includes),
-        entries=entries,
-        compiler=compiler,
-        family=family,
-        **({"name": name} if name else {}),
-    )
+    store = Store.from_env()
+    variant = _variant(store, file, **rest)
     start = time.perf_counter()
     if no_compile:
         artifact = store.find(variant)
@@ -73,12 +77,12 @@ def compile_file(  # noqa: PLR0917 - click passes options by name
         with working(f"looking for {file}, compiling it if need be"):
             artifact = store.get_or_compile(variant)
     seconds = time.perf_counter() - start
-    request = store.normalize(variant)
     if artifact is None:
         if as_json:
-            print_json(_miss(str(store.action(variant)), seconds, request.uncacheable))
+            uncacheable = store.normalize(variant).uncacheable
+            print_json(_miss(str(store.action(variant)), seconds, uncacheable))
         else:
-            click.echo(f"miss: no layer has {file} for {variant.target.arch}", err=True)
+            click.echo(f"miss: no layer has {file} for {variant.target.arch}; cubinet explain says why", err=True)
         return 3
     if artifact.messages:
         click.echo(artifact.messages.rstrip("\n"), err=True)
@@ -91,6 +95,36 @@ def compile_file(  # noqa: PLR0917 - click passes options by name
     return 0
 
 
+@click.command(name="explain")
+@_asking
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explain(file: str, *, as_json: bool, **rest: Any) -> int:
+    """Say why FILE hits, or what differs from the nearest known build.
+
+    Takes what `compile` takes. Compiles nothing. Exit status 0 for a hit, 3 otherwise.
+    """
+    store = Store.from_env()
+    found = store.explain(_variant(store, file, **rest))
+    if as_json:
+        fields = {"fingerprint": found.fingerprint, "nearest": found.nearest}
+        changes = [{"what": c.what, "name": c.name, "detail": c.detail} for c in found.changes]
+        print_json(
+            {
+                "outcome": found.outcome,
+                "summary": found.summary,
+                "action": str(found.action),
+                "relation": found.relation,
+            }
+            | {name: None if value is None else str(value) for name, value in fields.items()}
+            | {"changes": changes}
+        )
+    else:
+        click.echo(f"{found.outcome}: {found.summary}")
+        for change in found.changes:
+            click.echo(f"  {change.what} {change.name}: {change.detail}")
+    return 0 if found.outcome == "hit" else 3
+
+
 def _default_arch(store: Store, compiler: str) -> str:
     adapter = store.compiler(compiler)
     facts = getattr(adapter, "facts", None)
@@ -101,7 +135,8 @@ def _default_arch(store: Store, compiler: str) -> str:
     return default
 
 
-def _roots(includes: tuple[str, ...]) -> list[Root]:
+def roots_of(includes: tuple[str, ...]) -> list[Root]:
+    """Roots from `LABEL=DIR` or `DIR`; the latter are named by position."""
     roots = []
     for i, text in enumerate(includes):
         match = _LABELLED.fullmatch(text)

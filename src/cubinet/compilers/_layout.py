@@ -20,10 +20,19 @@ from cubinet.model import Root, Variant
 from cubinet.protocols import Request
 from cubinet.registry import Workshop
 
-__all__ = ["SCRATCH", "Layout", "all_roots", "kept_as_file"]
+__all__ = ["SCRATCH", "Layout", "all_roots", "kept_as_file", "with_seed"]
 
 SCRATCH = re.compile(rb"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 """nvcc's names for its own temporary files, with its process id in them."""
+
+
+def with_seed(options: Sequence[str]) -> tuple[str, ...]:
+    """Options with a constant seed, unless they have one.
+
+    Without it the process id of nvcc's front end, or a counter of NVRTC's, reaches symbol names.
+    """
+    given = any(option.lstrip("-").startswith("frandom-seed") for option in options)
+    return (*options, *(() if given else ("--frandom-seed=1",)))
 
 
 def all_roots(

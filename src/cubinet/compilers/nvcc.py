@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from cubinet.compilers._hook import apply, environment, inspected
-from cubinet.compilers._layout import all_roots, kept_as_file
+from cubinet.compilers._layout import all_roots, kept_as_file, with_seed
 from cubinet.compilers._memo import Memo
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
 from cubinet.compilers._nvcc_run import Run
@@ -32,7 +32,6 @@ __all__ = ["NvccCompiler"]
 _ENVIRONMENT = (("LC_ALL", "C"), ("SOURCE_DATE_EPOCH", "0"))
 """`__DATE__` and `__TIME__` are those of 1970: a clock in the result could never hit."""
 
-_SEED = "--frandom-seed=1"
 _CPATH = {"CPATH": "include", "CPLUS_INCLUDE_PATH": "system"}
 
 
@@ -84,13 +83,14 @@ class NvccCompiler:
             raise ConfigError(
                 "compile with nvcc", "", "it takes no headers in memory", "give a root, or compiler nvrtc"
             )
-        parsed = parse_nvcc(variant.options, kind=variant.kind, folder=variant.folder or "/", environ=environ)
+        options = with_seed(variant.options)
+        parsed = parse_nvcc(options, kind=variant.kind, folder=variant.folder or "/", environ=environ)
         known = self.facts(parsed.host_compiler)
         if parsed.bound:
             variant = kept_as_file(variant, self.workshop)
         roots = all_roots(variant, parsed.includes, environ, _CPATH)
         places = dict(known.places) | {root.label: root.path for root in roots}
-        arguments = [*parsed.arguments, *_architecture(variant, parsed.architectures), *parsed.passthrough]
+        arguments = [*_architecture(variant, parsed.architectures), *parsed.arguments, *parsed.passthrough]
         for i, path in enumerate(parsed.preincludes):
             # gcc looks for it in the working folder first, then where it looks for quoted includes
             here = os.path.join(variant.folder, path)
@@ -99,8 +99,6 @@ class NvccCompiler:
                 arguments.append(f"--pre-include=include/pre{i}/{name}")
             else:
                 arguments.append(f"--pre-include={path}")
-        if not any(argument.startswith("--frandom-seed") for argument in arguments):
-            arguments.append(_SEED)
         bound = bound_by = ""
         if parsed.bound:
             bound = "\0".join(f"{root.label}={root.path}" for root in roots) or "a private folder"

@@ -17,7 +17,7 @@ import msgspec
 from blake3 import blake3
 
 from cubinet.compilers._hook import environment
-from cubinet.compilers._layout import all_roots, kept_as_file
+from cubinet.compilers._layout import all_roots, kept_as_file, with_seed
 from cubinet.compilers._memo import Memo, stamps_of
 from cubinet.compilers._nvrtc_options import parse_nvrtc
 from cubinet.compilers._nvrtc_pool import Pool, WorkerDiedError
@@ -33,7 +33,6 @@ from cubinet.registry import Workshop
 __all__ = ["NvrtcCompiler"]
 
 _DECIDES = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
-_SEED = "--frandom-seed=1"
 _REMEDY = "pip install 'cubinet[cuda]', which brings cuda-bindings and nvidia-cuda-nvrtc"
 
 
@@ -127,16 +126,14 @@ class NvrtcCompiler:
         """Settle a variant; see `Compiler.normalize`."""
         if variant.target.vendor != "cuda":
             raise ConfigError("compile with NVRTC", str(variant.target), "NVRTC makes CUDA code only")
-        parsed = parse_nvrtc(variant.options, kind=variant.kind, folder=variant.folder or "/", environ={})
+        parsed = parse_nvrtc(with_seed(variant.options), kind=variant.kind, folder=variant.folder or "/", environ={})
         known = self.facts()
         if parsed.bound:
             variant = kept_as_file(variant, self.workshop)
         roots = all_roots(variant, parsed.includes, {}, {})
         places = {root.label: root.path for root in roots}
-        arguments = [*parsed.arguments, *_architecture(variant, parsed.architectures, known), *parsed.passthrough]
+        arguments = [*_architecture(variant, parsed.architectures, known), *parsed.arguments, *parsed.passthrough]
         arguments += (f"--pre-include={path}" for path in parsed.preincludes)
-        if not any(argument.startswith("--frandom-seed") for argument in arguments):
-            arguments.append(_SEED)
         bound = ""
         if parsed.bound:
             bound = "\0".join(f"{root.label}={root.path}" for root in roots) or "a private folder"

@@ -12,6 +12,7 @@ from cubinet.errors import GateError
 from cubinet.fingerprint import digest_of, fingerprint_of, part_digests
 from cubinet.model import Action, Artifact, BlobRef, Digest, Record, Variant
 from cubinet.protocols import Compiled, Request
+from cubinet.store.format import encode_request
 
 __all__ = ["passed", "record_of"]
 
@@ -25,6 +26,7 @@ def record_of(
     """
     variant, kind = request.variant, made.kind or request.variant.kind
     contents = {kind: made.data, "source": variant.source_bytes(), "observations": observed}
+    contents["request"] = encode_request(request)
     if made.log:
         contents["log"] = made.log
     contents.update(made.extra)

@@ -24,6 +24,7 @@ from cubinet.store.failures import Failures
 from cubinet.store.layered import Layered
 from cubinet.store.local import LocalLayer, check_trust
 from cubinet.store.memo import Checker
+from cubinet.store.recompile import Repeated, recompile
 from cubinet.store.single_flight import SingleFlight
 from cubinet.store.verify import Verification, verify
 
@@ -289,6 +290,16 @@ class Store:
     def verify(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Verification:
         """Read every record and blob; move what is damaged to `bad/`. `progress` gets done and all."""
         return verify(self._local, progress)
+
+    def recompile(
+        self,
+        count: int,
+        folders: Mapping[str, str],
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> Repeated:
+        """Compile a sample of stored records again and compare the bytes. `folders`: label → folder here."""
+        limit = self.settings.limit
+        return recompile(self._local, self.compiler, count, folders, timeout=limit, progress=progress)
 
     def refresh(self) -> None:
         """Look at every file again at the next lookup, though the refresh interval is not over."""

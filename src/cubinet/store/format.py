@@ -13,16 +13,20 @@ from blake3 import blake3
 
 from cubinet.errors import FormatError
 from cubinet.model import Action, BlobRef, Digest, Fingerprint, Kernel, Program, Record, Target, Toolchain
+from cubinet.protocols import Request
 
 __all__ = [
     "FORMAT",
+    "Asked",
     "Failure",
     "decode_failure",
     "decode_manifest",
     "decode_record",
+    "decode_request",
     "encode_failure",
     "encode_manifest",
     "encode_record",
+    "encode_request",
 ]
 
 FORMAT = 1
@@ -236,6 +240,52 @@ def decode_record(data: bytes) -> Record:
         )
     except ValueError as exc:  # ConfigError of a malformed digest or target
         raise FormatError("read record", "", str(exc)) from exc
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What was asked for, without source and without places: enough to build it again where its roots are."""
+
+    format: int
+    compiler: str
+    target: str
+    kind: str
+    arguments: tuple[str, ...]
+    roots: tuple[tuple[str, str], ...]
+    source_name: str
+    entries: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...]
+    hook: str
+    signature: tuple[tuple[str, str], ...]
+
+
+def encode_request(request: Request) -> bytes:
+    """The bytes of the `request` blob. Text that is no UTF-8 is replaced: such a build cannot be repeated."""
+    variant = request.variant
+    asked = {
+        "format": FORMAT,
+        "compiler": variant.compiler,
+        "target": str(variant.target),
+        "kind": variant.kind,
+        "arguments": request.arguments,
+        "roots": [(root.kind, root.label) for root in request.roots],
+        "source_name": variant.source_name,
+        "entries": variant.entries,
+        "headers": variant.headers,
+        "hook": variant.hook,
+        "signature": variant.signature,
+    }
+    try:
+        return msgspec.json.encode(asked, order="sorted")
+    except UnicodeEncodeError:
+        return msgspec.json.encode({**asked, "headers": [], "signature": [], "arguments": ["\ufffd"]}, order="sorted")
+
+
+def decode_request(data: bytes) -> Asked:
+    """The inverse. Raises `FormatError`."""
+    try:
+        return msgspec.json.decode(data, type=Asked)
+    except msgspec.DecodeError as exc:
+        raise FormatError("read request", "", str(exc)) from exc
 
 
 def encode_manifest(action: Action, candidates: tuple[Digest, ...]) -> bytes:

@@ -171,6 +171,7 @@ class LayerContract:
         "change",
         [
             {"fingerprint": "../../../../etc/passwd"},
+            {"fingerprint": "0" * 64},
             {"blobs": {"cubin": {"digest": "blake3:../../../../etc/passwd", "size": 1}}},
             {"blobs": {"cubin": {"digest": "/etc/passwd", "size": 1}}},
             {"blobs": {"cubin": {"digest": "blake3:" + "g" * 64, "size": 1}}},
