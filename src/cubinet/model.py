@@ -48,6 +48,7 @@ class _Hash:
 
     hex: str
     prefix: ClassVar[str] = ""
+    _held: ClassVar[None] = None  # what a variant has: so that a lookup need not ask which of the two it got
 
     def __post_init__(self) -> None:
         if not _HEX64.fullmatch(self.hex):
@@ -379,12 +380,11 @@ class Status(StrEnum):
     COMPILED = "compiled"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Artifact:
     """A record with its blobs at hand: what a lookup returns.
 
     Attributes:
-        record: the build.
         data: the verified bytes of the main blob (cubin, PTX or fatbin).
         status: `hit` or `compiled`, for the lookup that made this object.
         layer: the layer that answered, or that the result was published to; empty if it was kept
@@ -395,7 +395,7 @@ class Artifact:
         messages: what the compiler said just now, with the caller's file names; empty on a hit.
     """
 
-    record: Record
+    _record: Record | Callable[[], Record] = field(repr=False)
     data: bytes = field(repr=False)
     status: Status = Status.HIT
     layer: str = ""
@@ -405,6 +405,22 @@ class Artifact:
     messages: str = field(default="", repr=False)
     _more: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _reader: Callable[[BlobRef], bytes] | None = field(default=None, repr=False, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Artifact):
+            return NotImplemented
+        mine = (self.data, self.status, self.layer, self.seconds, self.reason, self.record)
+        return mine == (other.data, other.status, other.layer, other.seconds, other.reason, other.record)
+
+    def __hash__(self) -> int:
+        return hash((self.data, self.status, self.layer))
+
+    @property
+    def record(self) -> Record:
+        """The build. Read from its stored form when it is first asked for: a hit need not wait for it."""
+        if not isinstance(self._record, Record):
+            object.__setattr__(self, "_record", self._record())
+        return self._record  # type: ignore[return-value]
 
     @property
     def fingerprint(self) -> Fingerprint:

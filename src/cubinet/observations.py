@@ -14,7 +14,7 @@ import os
 import stat as modes
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -316,6 +316,10 @@ def still_present(path: str) -> bool:
     return folder == path.endswith("/")
 
 
-def stamps_of(stats: Sequence[os.stat_result]) -> bytes:
-    """The stamps of many files as bytes that can be compared at once."""
-    return array("q", chain.from_iterable(map(_FIELDS, stats))).tobytes()
+stamp_of: Callable[[os.stat_result], Stamp] = _FIELDS
+"""The stamp in what `os.stat` says."""
+
+
+def packed(stamps: Iterable[Stamp]) -> bytes:
+    """Stamps as bytes that can be stored, and compared all at once."""
+    return array("q", chain.from_iterable(stamps)).tobytes()

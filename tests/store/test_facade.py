@@ -11,11 +11,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cubinet.config import Settings
-from cubinet.errors import CompileError, CompileTimeoutError, ConfigError, IntegrityError, PluginError, StoreError
+from cubinet.errors import (
+    CompileError,
+    CompileTimeoutError,
+    ConfigError,
+    GateError,
+    IntegrityError,
+    PluginError,
+    StoreError,
+)
 from cubinet.model import Artifact, Fingerprint, Root, Status
 from cubinet.store import Store
 from cubinet.testing.bench import SOURCE, Bench, overwrite
@@ -543,6 +552,24 @@ def test_a_folder_that_others_can_write_is_refused_unless_it_is_open(bench: Benc
     with pytest.raises(ConfigError, match="others can write"):
         bench.store()
     assert bench.store(trust="open").find(bench.variant()) is not None
+
+
+# --- gates
+
+
+@pytest.mark.parametrize("gate", ["check_no_spills", "check_no_local_memory"])
+def test_a_gate_holds_at_every_lookup_and_only_for_who_set_it(bench: Bench, gate: str) -> None:
+    # The fake compiler tells neither, and what is unknown does not pass.
+    store = bench.store(refresh=60.0)
+    fields: dict[str, Any] = {gate: True}
+    gated, plain = bench.variant(**fields), bench.variant()
+    for _ in range(3):
+        for use in (store.get_or_compile, store.find, bench.store().find):
+            with pytest.raises(GateError, match="scale: unknown"):
+                use(gated)
+    for use in (store.find, store.get_or_compile, bench.store().find):
+        assert facts(use(plain))[0] == bench.expected()
+    assert bench.runs == 1
 
 
 # --- publishing and looking around

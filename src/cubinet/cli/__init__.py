@@ -7,7 +7,6 @@ Exit status: 0 done, 1 the compiler refused or something was found wrong, 2 wron
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -54,7 +53,6 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave the process with its status."""
-    logging.basicConfig(format="cubinet: warning: %(message)s", level=logging.WARNING)
     try:
         with cli.make_context("cubinet", list(sys.argv[1:] if argv is None else argv)) as context:
             status = cli.invoke(context) or 0

@@ -7,11 +7,9 @@ The interpreter's own library counts as part of the interpreter, whose version i
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,23 +18,13 @@ from cubinet.compilers._layout import Layout
 from cubinet.compilers._observe import Observed, Scene, observe_all
 from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log
 from cubinet.compilers._worker import run
-from cubinet.errors import CompileError, CompileTimeoutError, ConfigError, ObjectError
+from cubinet.errors import CompileError, CompileTimeoutError, ObjectError
 from cubinet.model import Kernel, Variant
 from cubinet.observations import Contents
 
-__all__ = ["apply", "environment", "inspected"]
+__all__ = ["apply", "inspected"]
 
 _ENVIRON = {"LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
-
-
-def environment(variant: Variant, places: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What a hook adds to the keyed environment. Raises `ConfigError` if it lies under no root."""
-    if not variant.hook:
-        return ()
-    label, colon, rest = variant.hook.partition(":")
-    if not colon or label not in places or not rest.endswith(".py") or os.path.isabs(rest) or ".." in rest.split("/"):
-        raise ConfigError("use post-hook", variant.hook, "not a Python file under a root", "as in tools:strip/notes.py")
-    return (("PYTHON", f"{platform.python_implementation()} {platform.python_version()}"),)
 
 
 def inspected(variant: Variant, data: bytes, before: tuple[Kernel, ...]) -> tuple[Kernel, ...]:

@@ -13,14 +13,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cubinet.compilers._observe import Observed
+from cubinet.errors import ConfigError
 from cubinet.fingerprint import digest_of
 from cubinet.model import Root, Variant
 from cubinet.protocols import Request
 from cubinet.registry import Workshop
 
-__all__ = ["SCRATCH", "Layout", "all_roots", "kept_as_file", "with_seed"]
+if TYPE_CHECKING:
+    from cubinet.compilers._observe import Observed
+
+__all__ = ["SCRATCH", "Layout", "all_roots", "hook_environment", "kept_as_file", "with_seed"]
 
 SCRATCH = re.compile(rb"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 """nvcc's names for its own temporary files, with its process id in them."""
@@ -70,6 +74,18 @@ def _is_file(variant: Variant) -> bool:
         return Path(f"{variant.source_folder}/{variant.source_name}").read_bytes() == variant.source_bytes()
     except OSError:
         return False
+
+
+def hook_environment(variant: Variant, places: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What a hook adds to the keyed environment. Raises `ConfigError` if it lies under no root."""
+    if not variant.hook:
+        return ()
+    label, colon, rest = variant.hook.partition(":")
+    if not colon or label not in places or not rest.endswith(".py") or os.path.isabs(rest) or ".." in rest.split("/"):
+        raise ConfigError("use post-hook", variant.hook, "not a Python file under a root", "as in tools:strip/notes.py")
+    import platform
+
+    return (("PYTHON", f"{platform.python_implementation()} {platform.python_version()}"),)
 
 
 def kept_as_file(variant: Variant, workshop: Workshop) -> Variant:

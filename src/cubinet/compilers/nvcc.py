@@ -13,19 +13,19 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from cubinet.compilers._hook import apply, environment, inspected
-from cubinet.compilers._layout import all_roots, kept_as_file, with_seed
+from cubinet.compilers._layout import all_roots, hook_environment, kept_as_file, with_seed
 from cubinet.compilers._memo import Memo
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
-from cubinet.compilers._nvcc_run import Run
-from cubinet.compilers._recorder import Recorder, recorder
 from cubinet.compilers._toolchain import Facts, facts, find_host, find_nvcc
-from cubinet.compilers._worker import private_folder
 from cubinet.errors import ConfigError
 from cubinet.model import Toolchain, Variant
 from cubinet.protocols import Compiled, Request, Step
 from cubinet.registry import Workshop
+
+if TYPE_CHECKING:
+    from cubinet.compilers._recorder import Recorder
 
 __all__ = ["NvccCompiler"]
 
@@ -71,6 +71,8 @@ class NvccCompiler:
 
     def recorder(self) -> Recorder:
         """The recorder for the default host compiler, or why it is not trusted."""
+        from cubinet.compilers._recorder import Recorder, recorder
+
         found = recorder(self.workshop, self.facts().host)
         return Recorder("", self._distrust) if self._distrust else found
 
@@ -107,7 +109,7 @@ class NvccCompiler:
             variant,
             known.toolchain(),
             tuple(arguments),
-            (*_ENVIRONMENT, *environment(variant, places)),
+            (*_ENVIRONMENT, *hook_environment(variant, places)),
             roots,
             places,
             uncacheable="; ".join(parsed.uncacheable),
@@ -118,6 +120,11 @@ class NvccCompiler:
 
     def compile(self, request: Request, *, timeout: float | None = None) -> Compiled:
         """Run nvcc and inspect what it made; see `Compiler.compile`."""
+        from cubinet.compilers._hook import apply, inspected
+        from cubinet.compilers._nvcc_run import Run
+        from cubinet.compilers._recorder import Recorder, recorder
+        from cubinet.compilers._worker import private_folder
+
         host = request.detail if isinstance(request.detail, str) else None
         known = self.facts(host)
         trusted = recorder(self.workshop, known.host)

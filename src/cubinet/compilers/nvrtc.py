@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import msgspec
 from blake3 import blake3
 
-from cubinet.compilers._hook import environment
-from cubinet.compilers._layout import all_roots, kept_as_file, with_seed
+from cubinet.compilers._layout import all_roots, hook_environment, kept_as_file, with_seed
 from cubinet.compilers._memo import Memo, stamps_of
 from cubinet.compilers._nvrtc_options import parse_nvrtc
 from cubinet.compilers._nvrtc_pool import Pool, WorkerDiedError
@@ -141,7 +140,7 @@ class NvrtcCompiler:
             variant,
             known.toolchain(),
             tuple(arguments),
-            environment(variant, places),
+            hook_environment(variant, places),
             roots,
             places,
             uncacheable="; ".join(parsed.uncacheable),

@@ -103,21 +103,23 @@ class Store:
 
         Raises `ConfigError`; for a variant also `ToolchainNotFoundError`.
         """
+        held = what._held  # noqa: SLF001 - the slot exists for this line
+        if held is not None:
+            checker = self._checker
+            if held[0] is checker.generation and checker.clock() < checker.deadline:
+                return held[1]
         if isinstance(what, Fingerprint):
             return self._layers.find(what)
-        checker = self._checker
-        held = what._held  # noqa: SLF001 - the slot exists for this line
-        if held is not None and held[0] is checker.generation and checker.clock() < checker.deadline:
-            return held[1]
         return self._find(what)
 
     def _find(self, variant: Variant) -> Artifact | None:
         generation = self._checker.current()
         held = self._held.get(variant)
         if held is not None and held[0] is generation:
+            passed(variant, held[1])
             object.__setattr__(variant, "_held", held)
             self.counters.add("hit.process")
-            return passed(variant, held[1])
+            return held[1]
         start = time.perf_counter()
         request = self.normalize(variant)
         if request.uncacheable:
@@ -128,16 +130,16 @@ class Store:
             return None
         self.counters.add(f"hit.{artifact.layer}")
         passed(variant, artifact)
-        self._hold(variant, artifact, generation)
+        object.__setattr__(variant, "_held", self._hold(variant, artifact, generation))
         return replace(artifact, seconds=time.perf_counter() - start)
 
-    def _hold(self, variant: Variant, artifact: Artifact, generation: object) -> None:
+    def _hold(self, variant: Variant, artifact: Artifact, generation: object) -> tuple[object, Artifact]:
         # The window in which the files were looked at, which may be over by now.
         entry = (generation, self._layers.as_held(artifact))
         if len(self._held) >= _HELD_LIMIT:
             self._held.clear()
         self._held[variant] = entry
-        object.__setattr__(variant, "_held", entry)
+        return entry  # for the variant itself once it has passed its gates: from there nothing is asked any more
 
     def get_or_compile(self, variant: Variant) -> Artifact:
         """The build of a variant, compiled if no layer has it. One compile at a time per variant.

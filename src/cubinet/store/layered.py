@@ -5,9 +5,9 @@ A layer in trouble costs a miss, a count and one warning, never the build; `stri
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from cubinet.errors import IntegrityError, StoreError
@@ -15,14 +15,13 @@ from cubinet.events import Counters
 from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record
 from cubinet.protocols import Request
-from cubinet.store.format import Failure
+from cubinet.store.format import Failure, decode_record
 from cubinet.store.local import LocalLayer
 from cubinet.store.memo import Checker
 
 __all__ = ["Layered", "Reader"]
 
 T = TypeVar("T")
-log = logging.getLogger("cubinet.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,9 @@ class Layered:
     def warn(self, text: str, about: str = "") -> None:
         """Say something once a process; with `about`, say only the first thing about it."""
         if self.counters.first(about or text):
-            log.warning("%s", text)
+            import logging
+
+            logging.getLogger("cubinet.store").warning("%s", text)
 
     def attempt(self, what: str, call: Callable[[], T], otherwise: T) -> tuple[T, str]:
         """Do something with a layer; on trouble go on with `otherwise` and say why."""
@@ -93,16 +94,16 @@ class Layered:
 
     def find(self, fingerprint: Fingerprint) -> Artifact | None:
         """The build with this fingerprint, verified."""
-        record, _ = self.attempt("read", lambda: self.local.find(fingerprint), None)
-        if record is None:
+        seen, _ = self.attempt("read", lambda: self.local.look(fingerprint), None)
+        if seen is None:
             return None
-        ref = record.blob(record.kind)
+        ref, record = seen
         data, trouble = self.attempt("read", lambda: self.local.read(ref), None) if ref else (None, "")
         if data is None:
             if not trouble:  # a record without its blob would stand in the way of the rebuild
                 self.local.quarantine("records", fingerprint.hex, ".json", "its blob is gone or damaged")
             return None
-        return Artifact(record, data, layer=self.local.name, _reader=self.reader)
+        return Artifact(partial(decode_record, record), data, layer=self.local.name, _reader=self.reader)
 
     def publish(self, record: Record, blobs: Mapping[Digest, bytes]) -> str:
         """Store a build; why it was not stored, or an empty text."""

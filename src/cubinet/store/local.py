@@ -15,6 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from blake3 import blake3
 
@@ -31,6 +32,7 @@ from cubinet.store.format import (
     encode_failure,
     encode_manifest,
     encode_record,
+    glimpse,
 )
 from cubinet.store.lock import FileLock
 
@@ -54,6 +56,7 @@ _FAN = re.compile(r"[0-9a-f]{2}")
 _NAME = re.compile(r"([0-9a-f]{64})(\.json)?")
 
 _serial = itertools.count()
+T = TypeVar("T")
 
 
 def check_trust(folder: str) -> None:
@@ -119,22 +122,32 @@ class LocalLayer:
 
     def find(self, fingerprint: Fingerprint) -> Record | None:
         """The record of a fingerprint, checked; `None` if there is none, or a damaged one."""
+        return self._record(fingerprint, self._decoded)
+
+    def look(self, fingerprint: Fingerprint) -> tuple[BlobRef | None, bytes] | None:
+        """The main blob of a record and the record's bytes, their check sum verified; `None` as for `find`."""
+        return self._record(fingerprint, lambda data, f: (glimpse(data, f), data))
+
+    def _decoded(self, data: bytes, fingerprint: Fingerprint) -> Record:
+        record = decode_record(data)
+        if record.fingerprint != fingerprint:
+            raise FormatError("read record", fingerprint, f"it is the record of {record.fingerprint}")
+        if fingerprint_of(record.action, record.observations) != fingerprint:
+            raise FormatError("read record", fingerprint, "its parts do not give its fingerprint")
+        return record
+
+    def _record(self, fingerprint: Fingerprint, decode: Callable[[bytes, Fingerprint], T]) -> T | None:
         name = fingerprint.hex
         data = self._read(self._path("records", name, ".json"), _RECORD_LIMIT)
         if data is None:
             return None
         try:
-            record = decode_record(data)
-            if record.fingerprint != fingerprint:
-                raise FormatError("read record", name, f"it is the record of {record.fingerprint}")
-            if fingerprint_of(record.action, record.observations) != fingerprint:
-                raise FormatError("read record", name, "its parts do not give its fingerprint")
+            return decode(data, fingerprint)
         except NewerFormatError:
             return None
         except FormatError as exc:
             self.quarantine("records", name, ".json", str(exc))
             return None
-        return record
 
     def read(self, ref: BlobRef) -> bytes | None:
         """The verified bytes of a blob; `None` if it is gone or damaged."""

@@ -19,7 +19,7 @@ from blake3 import blake3
 from cubinet._fs import Fs
 from cubinet.errors import FormatError
 from cubinet.model import Digest
-from cubinet.observations import Contents, Difference, Sheet, Stamp, read_observations, stamps_of, still_present
+from cubinet.observations import Contents, Difference, Sheet, Stamp, packed, read_observations, stamp_of, still_present
 
 __all__ = ["Checker"]
 
@@ -64,7 +64,7 @@ class Checker:
         self.generation = object()
         self.deadline = self.clock() + self.window
         self._held: set[str] = set()
-        self._stats: dict[str, os.stat_result] = {}
+        self._stamps: dict[str, Stamp] = {}
 
     def current(self) -> object:
         """The present window; a new object each time a window ends."""
@@ -124,11 +124,13 @@ class Checker:
     def _path(self, key: str) -> str:
         return f"{self.folder}/{key[:2]}/{key}"
 
-    def _gather(self, paths: list[str]) -> list[os.stat_result]:
-        known = self._stats
+    def _gather(self, paths: list[str]) -> bytes:
+        """The stamps of paths, each looked at once a window. Raises as `Fs.stats`."""
+        known = self._stamps
         fresh = [path for path in paths if path not in known]
-        known.update(zip(fresh, self.fs.stats(fresh), strict=True))
-        return [known[path] for path in paths]
+        if fresh:
+            known.update(zip(fresh, map(stamp_of, self.fs.stats(fresh)), strict=True))
+        return packed(map(known.__getitem__, paths))
 
     def _read(self, key: str) -> _Memo | None:
         if self.folder is None:
@@ -144,7 +146,7 @@ class Checker:
 
     def _unchanged(self, memo: _Memo) -> bool:
         try:
-            if stamps_of(self._gather(memo.files + memo.folders)) != memo.stamps:
+            if self._gather(memo.files + memo.folders) != memo.stamps:
                 return False
         except (OSError, OverflowError, ValueError):
             return False
@@ -177,7 +179,7 @@ class Checker:
                 rows.append(stamp if self.contents.lasting(path, stamp) else _UNTRUSTED)
             if any(os.path.exists(path) for path in sheet.absent):
                 return
-            body = _encoder.encode(_Memo(files, folders, sheet.present, _packed(rows)))
+            body = _encoder.encode(_Memo(files, folders, sheet.present, packed(rows)))
             self._write(key, _HEAD + blake3(body).digest() + body)
         except (OSError, OverflowError, UnicodeEncodeError):
             return
@@ -192,10 +194,3 @@ class Checker:
         except BaseException:
             self.fs.discard(temporary)
             raise
-
-
-def _packed(rows: list[Stamp]) -> bytes:
-    flat: array[int] = array("q")
-    for row in rows:
-        flat.extend(row)
-    return flat.tobytes()

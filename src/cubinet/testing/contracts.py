@@ -353,6 +353,13 @@ class CompilerContract:
         assert first.variant is variant
         assert not first.uncacheable
 
+    def test_canonical_arguments_are_their_own_canonical_form(self, compiler: Compiler, variant: Variant) -> None:
+        # So a build can be asked for again from what its record keeps.
+        request = compiler.normalize(variant)
+        again = compiler.normalize(replace(variant, options=request.arguments))
+        assert again.arguments == request.arguments
+        assert action_parts(again) == action_parts(request)
+
     def test_requests_pickle(self, compiler: Compiler, variant: Variant) -> None:
         request = compiler.normalize(variant)
         again: Request = pickle.loads(pickle.dumps(request))  # noqa: S301 - our own bytes

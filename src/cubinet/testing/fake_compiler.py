@@ -79,7 +79,7 @@ class FakeCompiler:
         return Request(
             variant,
             self.toolchain(),
-            (*arguments, variant.target.arch),
+            tuple(arguments),
             (("LC_ALL", "C"),),
             tuple(roots),
             places,
@@ -104,7 +104,7 @@ class FakeCompiler:
         if timeout is not None and timeout < self.seconds:
             raise CompileTimeoutError(run.subject, f"fake was killed after {timeout:g} s")
         run.check_entries()
-        head = " ".join((request.variant.kind, *request.arguments, self.version))
+        head = " ".join((request.variant.kind, *request.arguments, request.variant.target.arch, self.version))
         return Compiled(
             "\n".join([head, *run.lines, ""]).encode("utf-8", "surrogateescape") + self.noise(),
             f"fake: {len(run.lines)} lines".encode(),
