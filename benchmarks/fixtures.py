@@ -136,7 +136,7 @@ def sibling(store: Store, kernel: Kernel, **rest: object) -> Variant:
     fingerprint = fingerprint_of(action, kernel.record.observations)
     record = replace(kernel.record, action=action, fingerprint=fingerprint, parts=part_digests(parts))
     first = store.find(kernel.record.fingerprint)
-    store.publish(replace(first, record=record))
+    store.publish(replace(first, _record=record))
     return variant
 
 

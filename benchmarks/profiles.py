@@ -16,8 +16,9 @@ HIT = (
     "cubinet.store.format:_open",
     "cubinet.store.format:_decode",
     "cubinet.store.local:decode_record",
+    "cubinet.store.local:glimpse",
     "cubinet.store.local:fingerprint_of",
-    "cubinet.store.local:LocalLayer.find",
+    "cubinet.store.local:LocalLayer._record",
     "cubinet.store.local:LocalLayer.read",
     "cubinet.store.layered:Layered.attempt",
 )

@@ -78,7 +78,7 @@ def action_parts(request: Request) -> list[Part]:
         ("arguments", _texts("argument", request.arguments)),
         ("environment", _texts("variable", (f"{key}={value}" for key, value in sorted(request.environment)))),
         ("toolchain", request.toolchain.identity.raw),
-        ("roots", _texts("root", (f"{root.kind}:{root.label}" for root in request.roots))),
+        ("roots", _texts("root", (*(f"{root.kind}:{root.label}" for root in request.roots), *request.same))),
         ("source name", variant.source_name.encode()),
         ("source", blake3(variant.source_bytes()).digest()),
         ("headers", encode((name, text.encode("utf-8", "surrogateescape")) for name, text in variant.headers)),

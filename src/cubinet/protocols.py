@@ -31,6 +31,7 @@ class Request:
         environment: variables that reach the compiler and may matter; keyed.
         roots: all include folders in search order, those named in options included.
         places: label → absolute folder, for every label that an observation may name.
+        same: labels that name one folder here, as `a=b`: a compiler may search such a folder only once.
         uncacheable: why the result must not be stored at all; empty if it may.
         revision: of what the adapter adds by itself, which its arguments do not show; keyed.
         bound: the folders this build is tied to (`-lineinfo` writes them into the result); keyed,
@@ -45,6 +46,7 @@ class Request:
     environment: tuple[tuple[str, str], ...]
     roots: tuple[Root, ...]
     places: Mapping[str, str]
+    same: tuple[str, ...] = ()
     uncacheable: str = ""
     revision: str = "1"
     bound: str = ""
@@ -63,6 +65,7 @@ class Compiled:
         observations: what the compiler looked at.
         argv: the argument list that ran, with location-free names.
         seconds: wall clock of the compiler run.
+        same: labels that name one folder here, as `a=b`: a compiler may search such a folder only once.
         uncacheable: why this result must not be stored (an input changed meanwhile, …), or empty.
         local_only: why it must stay in the local layer, or empty.
         messages: the log with the caller's file names.

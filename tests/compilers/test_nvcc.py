@@ -455,3 +455,58 @@ def test_folders_named_in_options_and_variables_are_roots(make_store: MakeStore,
     built = store.get_or_compile(asked)
     assert {"i0:a.h", "i1:b.h", "i2:c.h"} <= set(observed(built))
     assert built.record.local_only == ""
+
+
+def test_two_roots_that_are_one_folder_are_not_taken_for_two(make_store: MakeStore, tmp_path: Path) -> None:
+    one = plant(tmp_path / "one", {"a.h": "#define A 1\n", "b.h": "#define B 1\n"})
+    two = plant(tmp_path / "two", {"b.h": "#define B 2\n"})
+    link = tmp_path / "link"
+    link.symlink_to(one)
+    asked = variant(link, one, source="#include <a.h>\n#include <b.h>\n__global__ void k(int* p) { *p = A + B; }")
+    first = make_store().get_or_compile(asked)
+    link.unlink()
+    link.symlink_to(two)
+    second = make_store().get_or_compile(asked)
+    assert (second.status, first.data == second.data) == ("compiled", False)
+    link.unlink()
+    link.symlink_to(one)
+    assert make_store().get_or_compile(asked).fingerprint == first.fingerprint
+
+
+def test_equal_headers_with_pragma_once_depend_on_their_times_and_are_not_kept(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    tree = {
+        "a/h.h": "#pragma once\n#include <x.h>\n",
+        "b/h.h": "#pragma once\n#include <x.h>\n",
+        "x.h": "#define X 1\n",
+    }
+    root = plant(tmp_path / "inc", tree)
+    for path in root.rglob("*.h"):
+        os.utime(path, (1000, 1000))
+    source = '#include "a/h.h"\n#include "b/h.h"\n__global__ void k(int* p) { *p = X; }'
+    made = make_store().get_or_compile(variant(root, source=source))
+    assert "pragma once" in made.reason
+    (root / "b/h.h").write_text("#pragma once\n#include <x.h>  // another one\n")
+    assert make_store().get_or_compile(variant(root, source=source)).reason == ""
+
+
+def test_no_clock_reaches_the_result(make_store: MakeStore, tmp_path: Path) -> None:
+    source = (
+        "__device__ const char* when[] = {__DATE__, __TIME__, __TIMESTAMP__, __BASE_FILE__};\n__global__ void k() {}"
+    )
+    made = [make_store(folder=tmp_path / name).get_or_compile(variant(source=source)) for name in ("s1", "s2")]
+    assert made[0].data == made[1].data
+    assert b"1970" in made[0].data
+
+
+def test_a_toolkit_in_a_folder_with_a_blank_leaves_no_path_either(make_store: MakeStore, tmp_path: Path) -> None:
+    adapter = make_store().compiler("nvcc")
+    assert isinstance(adapter, NvccCompiler)
+    _copy_tree(Path(adapter.facts().nvcc).parents[1].resolve(), tmp_path / "my toolkit")
+    environ = clean_environ(os.environ) | {"CUBINET_NVCC": str(tmp_path / "my toolkit/bin/nvcc")}
+    source = "#include <cooperative_groups.h>\n#include <cassert>\nnamespace cg = cooperative_groups;\n"
+    source += "__global__ void k(int* p) { auto g = cg::this_grid(); g.sync(); assert(p); *p = 1; }"
+    made = Store(tmp_path / "s", environ=environ).get_or_compile(variant(source=source))
+    assert (made.reason, made.record.local_only) == ("", "")
+    assert made.data == make_store().get_or_compile(variant(source=source)).data

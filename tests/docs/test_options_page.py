@@ -1,18 +1,20 @@
-"""The table in `docs/reference/options.md` is the one in the code. Run this file to write it anew."""
+"""The tables in `docs/reference/options.md` are those in the code. Run this file to write them anew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from cubinet.compilers._nvcc_options import NVCC
-from cubinet.compilers._options import Form, Option, Treatment
+from cubinet.compilers._nvrtc_options import NVRTC
+from cubinet.compilers._options import Form, Option, Table, Treatment
 
 from .blocks import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "options.md"
-BEGIN, END = "<!-- begin: made by python -m tests.docs.test_options_page -->", "<!-- end -->"
+BEGIN, END = "<!-- begin {}: made by python -m tests.docs.test_options_page -->", "<!-- end {} -->"
+TABLES: Mapping[str, Table] = {"nvcc": NVCC, "NVRTC": NVRTC}
 
 SECTIONS: dict[str, tuple[Treatment, ...]] = {
     "Kept": (Treatment.SEMANTIC, Treatment.ARCH),
@@ -46,7 +48,8 @@ def _row(option: Option) -> str:
     spelled = ", ".join(f"`{spelling}`" for spelling in (option.name, *option.short))
     notes = [option.why, option.remedy]
     if option.refused:
-        notes = [f"{', '.join(f'`{value}`' for value in option.refused)} is refused: {option.why}", option.remedy]
+        refused = ", ".join(f"`{value}`" if value else "an empty value" for value in option.refused)
+        notes = [f"{refused} is refused: {option.why}", option.remedy]
     if option.means:
         notes.append(f"the same as `{option.means}`")
     if option.since:
@@ -54,11 +57,13 @@ def _row(option: Option) -> str:
     return f"| {spelled} | {ARGUMENTS[option.form]} | {'; '.join(filter(None, notes))} |".replace("  ", " ")
 
 
-def table() -> Iterator[str]:
-    """The lines of all tables."""
+def table(compiler: str) -> Iterator[str]:
+    """The lines of all tables of one compiler; it need not have options of every kind."""
     for head, treatments in SECTIONS.items():
-        rows = sorted(_row(option) for option in NVCC.options if option.treatment in treatments)
-        yield from ("", f"### {head}", "")
+        rows = sorted(_row(option) for option in TABLES[compiler].options if option.treatment in treatments)
+        if not rows:
+            continue
+        yield from ("", f"### {compiler}: {head[0].lower()}{head[1:]}", "")
         if head in LEADS:
             yield from (LEADS[head], "")
         yield from ("| option | argument | note |", "|---|---|---|", *rows)
@@ -67,18 +72,20 @@ def table() -> Iterator[str]:
 
 def written(text: str) -> str:
     """The page with the tables of this code."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin
-    assert end
-    return before + begin + "\n" + "\n".join(table()) + end + after
+    for compiler in TABLES:
+        before, begin, rest = text.partition(BEGIN.format(compiler))
+        _, end, after = rest.partition(END.format(compiler))
+        assert begin
+        assert end
+        text = before + begin + "\n" + "\n".join(table(compiler)) + end + after
+    return text
 
 
 def test_every_treatment_has_a_section() -> None:
     assert sorted(t for treatments in SECTIONS.values() for t in treatments) == sorted(Treatment)
 
 
-def test_the_page_has_the_table_of_the_code() -> None:
+def test_the_page_has_the_tables_of_the_code() -> None:
     text = PAGE.read_text("utf-8")
     if text != written(text):
         pytest.fail("docs/reference/options.md is out of date; run: python -m tests.docs.test_options_page")

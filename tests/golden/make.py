@@ -28,7 +28,7 @@ from cubinet.fingerprint import (
     observations_bytes,
     part_digests,
 )
-from cubinet.model import Action, Digest, Observation, Root, Seen, Target, Toolchain, Variant
+from cubinet.model import Action, Artifact, Digest, Observation, Root, Seen, Target, Toolchain, Variant
 from cubinet.observations import Contents, tree_digest
 from cubinet.protocols import Request
 from cubinet.store import Store
@@ -191,7 +191,9 @@ def make_store() -> None:
             "seconds": 0.5,
             "producer": "cubinet 0.1.0",
         }
-        Store(STORE, settings=settings, environ={}).publish(replace(made, record=replace(made.record, **facts)))
+        record = replace(made.record, **facts)
+        more = {role: made.read(role) or b"" for role, _ in record.blobs}
+        Store(STORE, settings=settings, environ={}).publish(Artifact(record, made.data, _more=more))
     for name in ("tmp", "locks"):
         shutil.rmtree(STORE / name)
 

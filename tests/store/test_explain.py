@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cubinet.model import Root
+from cubinet.model import Root, Target
 from cubinet.store.explain import Change, Explanation
 from cubinet.testing.bench import SOURCE, Bench, overwrite
 
@@ -19,7 +20,7 @@ def explain(bench: Bench, **fields: Any) -> Explanation:
     assert (answer.outcome == "hit") is (bench.store().find(variant) is not None)
     assert answer.action == bench.store().action(variant)
     assert answer.summary
-    assert bool(answer.changes) is (answer.nearest is not None and answer.outcome != "hit") or not answer.changes
+    assert not answer.changes or answer.nearest is not None
     return answer
 
 
@@ -53,8 +54,10 @@ def test_an_uncacheable_request_says_why(stocked: Bench) -> None:
     ("fields", "part", "detail"),
     [
         ({"options": ["-O2"]}, "arguments", "-O3 → -O2"),
+        ({"options": []}, "arguments", "-O3 → nothing"),
+        ({"options": ["-O3", "-O3"]}, "arguments", "in another order: -O3 -O3"),
         ({"kind": "ptx"}, "kind", "cubin → ptx"),
-        ({"target": "sm_90"}, "target", "cuda:sm_90a → cuda:sm_90"),
+        ({"target": Target("cuda", "sm_90")}, "target", "cuda:sm_90a → cuda:sm_90"),
         ({"source": SOURCE + "more\n"}, "source", "its content changed"),
         ({"source_name": "b.cu"}, "source name", "another one → b.cu"),
         ({"entries": ["scale"]}, "entries", "nothing → scale"),
@@ -64,20 +67,8 @@ def test_an_uncacheable_request_says_why(stocked: Bench) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_part_that_differs_is_named(stocked: Bench, fields: dict[str, Any], part: str, detail: str) -> None:
-    target = fields.pop("target", None)
-    variant = stocked.variant(**{"options": ["-O3"], "family": "math", **fields})
-    if target:
-        from cubinet.model import Target, Variant
-
-        variant = Variant(
-            variant.source,
-            Target.parse(target),
-            options=["-O3"],
-            roots=variant.roots,
-            compiler="fake",
-            name="scale",
-            family="math",
-        )  # type: ignore[arg-type]  # noqa: E501
+    variant = replace(stocked.variant(), options=("-O3",), family="math")
+    variant = replace(variant, **fields)
     answer = stocked.store().explain(variant)
     assert answer.outcome == "miss"
     assert answer.relation == "the same family and name"

@@ -64,5 +64,6 @@ def test_headers_in_memory_are_kept_with_the_request(bench: Bench) -> None:
 
 
 def test_text_that_is_no_utf8_cannot_be_repeated(bench: Bench) -> None:
-    bench.store().get_or_compile(bench.variant(options=["\udcff"]))
-    assert bench.store().recompile(1, folders(bench)).skipped == {} or True
+    bench.store().get_or_compile(bench.variant(signature={"x": "\udcff"}))
+    found = bench.store().recompile(1, folders(bench))
+    assert (found.same, found.different, found.skipped) == ({}, {}, {"cubin": 1})

@@ -24,7 +24,7 @@ from cubinet.registry import Workshop
 if TYPE_CHECKING:
     from cubinet.compilers._observe import Observed
 
-__all__ = ["SCRATCH", "Layout", "all_roots", "hook_environment", "kept_as_file", "with_seed"]
+__all__ = ["SCRATCH", "Layout", "all_roots", "hook_environment", "kept_as_file", "same_folders", "with_seed"]
 
 SCRATCH = re.compile(rb"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 """nvcc's names for its own temporary files, with its process id in them."""
@@ -74,6 +74,27 @@ def _is_file(variant: Variant) -> bool:
         return Path(f"{variant.source_folder}/{variant.source_name}").read_bytes() == variant.source_bytes()
     except OSError:
         return False
+
+
+def same_folders(roots: Sequence[Root], own: Mapping[str, str]) -> tuple[str, ...]:
+    """Labels of roots that are one folder here, or one that the compiler searches anyway, as `a=b`.
+
+    gcc drops a search folder that it has already, or that is one of its own, whatever it is called.
+    """
+    found: dict[tuple[int, int], str] = {}
+    same = []
+    candidates = [(root.label, root.path) for root in roots if root.kind != "beside"]
+    if not candidates:
+        return ()
+    for label, path in (*own.items(), *candidates):
+        try:
+            info = os.stat(path)
+        except OSError:
+            continue
+        first = found.setdefault((info.st_dev, info.st_ino), label)
+        if first != label and label not in own:
+            same.append(f"{first}={label}")
+    return tuple(sorted(same))
 
 
 def hook_environment(variant: Variant, places: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -141,12 +162,16 @@ class Layout:
         rest = tuple(o for o in observed.observations if o.name != name)
         return replace(observed, observations=rest, uncacheable=observed.uncacheable or changed)
 
-    def path_in(self, data: bytes) -> str:
-        """A folder of this machine that can be read in the result, as a sentence; or an empty text."""
+    def path_in(self, data: bytes) -> tuple[str, bool]:
+        """A folder of this machine that can be read in the result, as a sentence; or an empty text.
+
+        And whether the key accounts for it: the caller wrote it into the source or an option.
+        """
+        given = b"\0".join((self.variant.source_bytes(), *map(os.fsencode, self.request.arguments)))
         for place in (self.folder, *self.request.places.values()):
             if os.fsencode(place) in data:
-                return f"the path {place} is in it"
-        return ""
+                return f"the path {place} is in it", os.fsencode(place) in given
+        return "", True
 
     def neutral(self, output: bytes) -> bytes:
         """A log without temporary names and folders of this machine, to be stored."""

@@ -21,6 +21,8 @@ from cubinet.protocols import Request
 
 __all__ = ["Run"]
 
+_HOST_OPTIONS = "host-options"
+_QUOTED = frozenset(" \t\n\\\"'")
 _SEARCH = {"include": "-I", "system": "-isystem"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@%=:-]+")
 
@@ -46,6 +48,8 @@ class Run:
             {path for _, path, _ in known.programs},
         )
         self.argv, self.shown = self._argv()
+        lines = ("".join(f"\\{c}" if c in _QUOTED else c for c in option) for option in self._host_options())
+        Path(folder, _HOST_OPTIONS).write_bytes(os.fsencode("\n".join(lines) + "\n"))
 
     def _is_direct(self) -> bool:
         """Whether the caller's own files are compiled under their own paths.
@@ -59,21 +63,11 @@ class Run:
 
     def _argv(self) -> tuple[list[str], tuple[str, ...]]:
         """The argument list, and the same without anything of this machine."""
-        actual, shown = [self.known.nvcc, "-ccbin", self.known.host], ["nvcc"]
-        if any(path.endswith("cc1plus") for path in self.scene.front_ends):
-            # or gcc replaces a spelled path by a shorter real one, which names this machine's folders
-            actual += ("-Xcompiler", "-fno-canonical-system-headers")
-        for old, new in (("include/", ""), ("src/", ""), *self._toolkit_prefixes()):
-            option = f"-fmacro-prefix-map={old}={new}"
-            if _PLAIN.fullmatch(option):  # nvcc's quoting cannot carry the others
-                actual += ("-Xcompiler", option)
+        actual, shown = [self.known.nvcc, "-ccbin", self.known.host, "-Xcompiler", f"@{_HOST_OPTIONS}"], ["nvcc"]
         common = [f"-{self.variant.kind}", *self.request.arguments]
         for root in self.request.roots:
-            where = root.path if self.direct else f"include/{root.label}"
-            if root.kind == "quote":
-                common += ("-Xcompiler", f"-iquote{where}")
-            elif root.kind != "beside":
-                common += (_SEARCH[root.kind], where)
+            if root.kind in _SEARCH:
+                common += (_SEARCH[root.kind], root.path if self.direct else f"include/{root.label}")
         if self.recorder.distrust:
             actual += ("-MD", "-MF", "out/depends")
         if self.variant.kind == "cubin":
@@ -82,8 +76,18 @@ class Run:
         common += ("-o", self.made, source)
         return actual + common, tuple(shown + common)
 
-    def _toolkit_prefixes(self) -> list[tuple[str, str]]:
-        return [(path, label) for label, path in self.known.places.items() if label.startswith(("toolkit", "host"))]
+    def _host_options(self) -> list[str]:
+        """What the host compiler is told beside nvcc's own words: in a file, which can carry any path."""
+        places = {path: label for label, path in self.known.places.items() if label.startswith(("toolkit", "host"))}
+        maps = {"include/": "", "src/": "", **places}
+        options = [f"-fmacro-prefix-map={old}={new}" for old, new in maps.items()]
+        # a clock in the result could never hit; __DATE__ and __TIME__ follow SOURCE_DATE_EPOCH
+        options += ("-Wno-builtin-macro-redefined", '-D__TIMESTAMP__="Thu Jan  1 00:00:00 1970"')
+        if any(path.endswith("cc1plus") for path in self.scene.front_ends):
+            # or gcc replaces a spelled path by a shorter real one, which names this machine's folders
+            options.append("-fno-canonical-system-headers")
+        options += (f"-iquoteinclude/{root.label}" for root in self.request.roots if root.kind == "quote")
+        return options
 
     def execute(self, timeout: float | None) -> Finished:
         environ = {

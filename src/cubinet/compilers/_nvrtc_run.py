@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cubinet.compilers._hook import apply, inspected
@@ -16,11 +17,12 @@ from cubinet.compilers._spills import with_spills
 from cubinet.compilers._verdict import first_error, is_deterministic
 from cubinet.errors import CompileError, ObjectError
 from cubinet.model import Kernel, Variant
-from cubinet.observations import Contents
+from cubinet.observations import Contents, path_of
 from cubinet.protocols import Compiled, Request
 
 __all__ = ["ARCH", "Run", "kind_made"]
 
+_CLOCK = re.compile(rb"\b__(DATE|TIME|TIMESTAMP)__\b")
 ARCH = re.compile(r"(?:sm|compute)_(\d+)([af]?)")
 
 
@@ -68,6 +70,7 @@ class Run:
             data, more = apply(data, self.layout, self.worker.recorder, self.contents, timeout)
             observed = observed.joined(more)
             kernels = inspected(self.variant, data, kernels)
+        path, keyed = self.layout.path_in(data)
         return Compiled(
             data,
             self.layout.neutral(log),
@@ -75,12 +78,27 @@ class Run:
             observed.observations,
             ("nvrtc", *self.argv, self.layout.source),
             seconds,
-            uncacheable=self.request.uncacheable or observed.uncacheable,
-            local_only=self.request.bound_by or observed.local_only or self.layout.path_in(data),
+            uncacheable=self.request.uncacheable
+            or observed.uncacheable
+            or ("" if keyed or self.request.bound else path)
+            or self._clock(observed),
+            local_only=self.request.bound_by or observed.local_only or path,
             messages=self.layout.named(log),
             kind=self.kind,
             names=tuple(sorted(answer["names"].items())),
         )
+
+    def _clock(self, observed: Observed) -> str:
+        """Why the result may have the time of day in it: NVRTC lets nobody set its clock."""
+        texts = {self.layout.source: self.variant.source_bytes()}
+        texts.update((name, text.encode("utf-8", "surrogateescape")) for name, text in self.variant.headers)
+        if any(_CLOCK.search(text) for text in texts.values()):
+            return "__DATE__ or __TIME__ is in its source"
+        for o in observed.observations:
+            place = path_of(o.name, self.request.places) if o.digest else None
+            if place is not None and _CLOCK.search(Path(place).read_bytes()):
+                return f"__DATE__ or __TIME__ is in {o.name}"
+        return ""
 
     def _verbose(self, asked: Mapping[str, Any], timeout: float | None) -> str:
         again, _ = self.worker.compile({**asked, "options": [*asked["options"], "--ptxas-options=--verbose"]}, timeout)

@@ -8,6 +8,7 @@ import re
 import stat as modes
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cubinet.compilers._recorder import Event
 from cubinet.model import Digest, Observation, Root, Seen
@@ -150,7 +151,34 @@ class _Looks:
             if os.path.exists(path_of(name, places) or ""):
                 changed.append(f"{name} appeared while compiling")
             out.append(Observation(name, Seen.ABSENT))
-        return tuple(out), changed[0] if changed else ""
+        return tuple(out), changed[0] if changed else _taken_for_one(out, places)
+
+
+_ONCE = re.compile(rb"^[ \t]*#[ \t]*(pragma[ \t]+once|import)\b", re.MULTILINE)
+
+
+def _taken_for_one(observations: Iterable[Observation], places: Mapping[str, str]) -> str:
+    """Why the result depends on times of files; usually an empty text.
+
+    gcc reads a file with `#pragma once` a second time only if its time, size or content differ from the
+    first: of two equal files in two places it skips one, or not, as their times happen to be.
+    """
+    paths: dict[Digest, dict[str, str]] = {}
+    for o in observations:
+        if o.digest is not None:
+            paths.setdefault(o.digest, {})[os.path.realpath(path_of(o.name, places) or "")] = o.name
+    for found in paths.values():
+        if len(found) > 1:
+            first, second, *_ = found.items()
+            try:
+                content = Path(first[0]).read_bytes()
+            except OSError:
+                continue
+            if _ONCE.search(content):
+                return (
+                    f"{first[1]} and {second[1]} are equal and have #pragma once: their times decide"
+                )
+    return ""
 
 
 def observe_all(events: Iterable[Event], scene: Scene, contents: Contents, started_ns: int) -> Observed:

@@ -26,6 +26,7 @@ _TROUBLE = re.compile(
     r"|could not be opened|Could not open|Failed to preprocess|catastrophic error: (error|out of)"
     r"|internal (compiler )?error|Input/output error|Too many open files|Resource temporarily"
 )
+_LONGEST = 300
 _ERROR_LINE = re.compile(r"error|fatal", re.IGNORECASE)
 
 
@@ -37,4 +38,5 @@ def is_deterministic(log: str, status: int) -> bool:
 def first_error(log: str) -> str:
     """The first line of a log that speaks of an error, or its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if _ERROR_LINE.search(line)), lines[-1] if lines else "it printed nothing")
+    found = next((line for line in lines if _ERROR_LINE.search(line)), lines[-1] if lines else "it printed nothing")
+    return found if len(found) <= _LONGEST else f"{found[:_LONGEST]}…"

@@ -12,10 +12,10 @@ import functools
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cubinet.compilers._layout import all_roots, hook_environment, kept_as_file, with_seed
+from cubinet.compilers._layout import all_roots, hook_environment, kept_as_file, same_folders, with_seed
 from cubinet.compilers._memo import Memo
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
 from cubinet.compilers._toolchain import Facts, facts, find_host, find_nvcc
@@ -112,6 +112,7 @@ class NvccCompiler:
             (*_ENVIRONMENT, *hook_environment(variant, places)),
             roots,
             places,
+            same=same_folders(roots, _searched(known.places)),
             uncacheable="; ".join(parsed.uncacheable),
             bound=bound,
             bound_by=bound_by,
@@ -143,6 +144,7 @@ class NvccCompiler:
                 data, more = apply(data, compiling.layout, trusted, self.contents, timeout)
                 observed = observed.joined(more)
                 kernels = inspected(request.variant, data, kernels)
+            path, keyed = compiling.layout.path_in(data)
             return Compiled(
                 data,
                 compiling.layout.neutral(done.output),
@@ -150,10 +152,16 @@ class NvccCompiler:
                 observed.observations,
                 compiling.shown,
                 done.seconds,
-                uncacheable=request.uncacheable or observed.uncacheable,
-                local_only=request.bound_by or observed.local_only or compiling.layout.path_in(data),
+                uncacheable=request.uncacheable or observed.uncacheable or ("" if keyed or request.bound else path),
+                local_only=request.bound_by or observed.local_only or path,
                 messages=compiling.layout.named(done.output),
             )
+
+
+def _searched(places: Mapping[str, str]) -> dict[str, str]:
+    """The folders nvcc and the host compiler search by themselves."""
+    found = {label: path for label, path in places.items() if label != "hostlib"}
+    return found | {f"{label}/cccl": f"{path}/cccl" for label, path in places.items() if label.startswith("toolkit")}
 
 
 def _architecture(variant: Variant, given: Sequence[str]) -> list[str]:

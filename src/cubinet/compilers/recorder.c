@@ -278,6 +278,17 @@ ssize_t readlink(const char *restrict path, char *restrict buf, size_t size) {
     return n;
 }
 
+ssize_t readlinkat(int dir, const char *restrict path, char *restrict buf, size_t size) {
+    ssize_t n = NEXT(readlinkat)(dir, path, buf, size);
+    if (path && path[0] && (n >= 0 || errno != EINVAL)) note_found(dir, path, n < 0);
+    return n;
+}
+
+ssize_t __readlinkat_chk(int dir, const char *path, char *buf, size_t length, size_t size);
+ssize_t __readlinkat_chk(int dir, const char *path, char *buf, size_t length, size_t size) {
+    return readlinkat(dir, path, buf, length < size ? length : size);
+}
+
 /* --- names --------------------------------------------------------------------------------------- */
 
 /* The part of a path below the folder where the compile runs, or NULL. Links are not followed: a link in
@@ -310,6 +321,17 @@ char *realpath(const char *restrict path, char *restrict buf) {
     if (!buf) free(found);
     snprintf(answer, size, *rest ? "%s/%s" : "%s%s", alias, rest);
     return answer;
+}
+
+/* what -D_FORTIFY_SOURCE turns these into */
+char *__realpath_chk(const char *path, char *buf, size_t size);
+ssize_t __readlink_chk(const char *path, char *buf, size_t length, size_t size);
+char *__realpath_chk(const char *path, char *buf, size_t size) {
+    (void)size; /* at least PATH_MAX, or the caller is wrong already */
+    return realpath(path, buf);
+}
+ssize_t __readlink_chk(const char *path, char *buf, size_t length, size_t size) {
+    return readlink(path, buf, length < size ? length : size);
 }
 
 /* --- running ------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@ from cubinet.errors import FormatError
 from cubinet.fingerprint import fingerprint_of, part_digests
 from cubinet.model import Action, Digest, Fingerprint, Record
 from cubinet.protocols import Request
+from cubinet.store.format import decode_request
 from cubinet.store.layered import Layered
 
 __all__ = ["Change", "Explanation", "explain"]
@@ -60,11 +61,12 @@ def explain(layers: Layered, request: Request, action: Action, parts: Sequence[t
         changes = _observations(layers, request, observations)
         if not changes:
             record = layers.local.find(fingerprint)
-            if record is not None and all(layers.local.read(ref) is not None for _, ref in record.blobs):
+            ref = record.blob(record.kind) if record else None
+            if record and ref and layers.local.read(ref) is not None:
                 counts = ", ".join(f"{count} {seen}" for seen, count in record.observation_counts)
                 summary = f"the {layers.local.name} layer has it, and all it looked at is the same here ({counts})"
                 return Explanation("hit", summary, action, fingerprint)
-            changes = [Change("layer", layers.local.name, "its record or one of its blobs is gone or damaged")]
+            changes = [Change("layer", layers.local.name, "its record or its object is gone or damaged")]
         if closest is None or len(changes) < len(closest[0]):
             closest = changes, fingerprint
     if closest is not None:
@@ -110,7 +112,7 @@ def _unlike(layers: Layered, request: Request, action: Action, parts: Sequence[t
         )
         return Explanation("miss", summary, action)
     _, _, record, relation = best
-    changes = list(_parts(request, record, mine))
+    changes = list(_parts(request, record, mine, _arguments(layers, record)))
     if not changes:
         changes = _observations(layers, request, record.observations)
     return _miss(action, record.fingerprint, relation, changes)
@@ -124,19 +126,29 @@ def _miss(action: Action, nearest: Fingerprint, relation: str, changes: list[Cha
     return Explanation("miss", summary, action, nearest=nearest, relation=relation, changes=tuple(changes))
 
 
-def _parts(request: Request, record: Record, mine: dict[str, str]) -> Iterable[Change]:
+def _arguments(layers: Layered, record: Record) -> Sequence[str] | None:
+    """The canonical arguments of a build; `None` if they were not kept."""
+    ref = record.blob("request")
+    data = layers.local.read(ref) if ref else None
+    try:
+        return decode_request(data).arguments if data is not None else None
+    except FormatError:
+        return None
+
+
+def _parts(request: Request, record: Record, mine: dict[str, str], arguments: Sequence[str] | None) -> Iterable[Change]:
     theirs = dict(record.parts)
     for name, digest in mine.items():
         if theirs.get(name) != digest:
-            yield Change("part", name, _detail(name, request, record))
+            yield Change("part", name, _detail(name, request, record, arguments))
     for name in theirs.keys() - mine.keys():
         yield Change("part", name, "it was there then, and is not now")
 
 
-def _detail(name: str, request: Request, record: Record) -> str:
+def _detail(name: str, request: Request, record: Record, arguments: Sequence[str] | None) -> str:
     variant = request.variant
     if name == "arguments":
-        return _lists(record.argv, request.arguments, only=request.arguments)
+        return _lists(arguments, request.arguments) if arguments is not None else "its arguments were not kept"
     if name == "toolchain":
         return _toolchain(request, record)
     if name == "roots":
@@ -155,12 +167,11 @@ def _detail(name: str, request: Request, record: Record) -> str:
     return "its content changed"
 
 
-def _lists(was: Sequence[str], now: Sequence[str], only: Sequence[str] | None = None) -> str:
+def _lists(was: Sequence[str], now: Sequence[str]) -> str:
     """What left and what came, as `-O3 → -O2`."""
-    # a command line also holds what the adapter adds, which cannot have changed without its own part
-    known = {word.partition("=")[0] for word in only} if only is not None else None
-    gone = [w for w in was if w not in now and (known is None or w.partition("=")[0] in known or "=" in w)]
-    come = [w for w in now if w not in was]
+    gone, come = [word for word in was if word not in now], [word for word in now if word not in was]
+    if not gone and not come:
+        return f"in another order: {' '.join(now)}"
     return f"{' '.join(gone) or 'nothing'} → {' '.join(come) or 'nothing'}"
 
 
