@@ -13,10 +13,8 @@ from __future__ import annotations
 import os
 import stat as modes
 import time
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from operator import attrgetter
 
 from blake3 import blake3
@@ -310,16 +308,11 @@ class Sheet:
 def still_present(path: str) -> bool:
     """Whether a name that must exist does, as the kind of thing it was."""
     try:
-        folder = modes.S_ISDIR(os.stat(path.rstrip("/") or "/").st_mode)
+        folder = modes.S_ISDIR(os.stat(path).st_mode)  # with a slash at its end, only a folder is found
     except (OSError, ValueError):
         return False
-    return folder == path.endswith("/")
+    return folder == (path[-1] == "/")
 
 
 stamp_of: Callable[[os.stat_result], Stamp] = _FIELDS
 """The stamp in what `os.stat` says."""
-
-
-def packed(stamps: Iterable[Stamp]) -> bytes:
-    """Stamps as bytes that can be stored, and compared all at once."""
-    return array("q", chain.from_iterable(stamps)).tobytes()

@@ -1,7 +1,10 @@
 """Post-hooks: one Python file under a declared root that edits the object after compiling.
 
 Its name is in the action; its content, and that of everything else it reads, is observed like a header.
-The interpreter's own library counts as part of the interpreter, whose version is in the action.
+The interpreter's own library counts as part of the interpreter, whose version is in the action. A hook runs in a
+private folder with the same links to the roots as a compile, so it knows no place of this machine.
+
+It must give the same bytes for the same data and files: what it makes of the clock or of chance cannot be seen.
 """
 
 from __future__ import annotations
@@ -10,44 +13,56 @@ import os
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cubinet.compilers import _hook_worker as worker
 from cubinet.compilers._layout import Layout
 from cubinet.compilers._observe import Observed, Scene, observe_all
-from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log
-from cubinet.compilers._worker import run
+from cubinet.compilers._recorder import LOG_NAME, Event, Recorder, read_log
+from cubinet.compilers._worker import private_folder, run
 from cubinet.errors import CompileError, CompileTimeoutError, ObjectError
-from cubinet.model import Kernel, Variant
+from cubinet.model import Kernel, Seen, Variant
 from cubinet.observations import Contents
 
 __all__ = ["apply", "inspected"]
 
-_ENVIRON = {"LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+_GIVEN, _MADE = "hook-in", "hook-out"
+_ENVIRON = {"PATH": os.defpath, "LC_ALL": "C", "PYTHONHASHSEED": "0"}
+# No user's site, nothing from the working folder, no files beside modules. Not -I: that ignores PYTHONHASHSEED.
+_PYTHON = ("-s", "-P", "-B")
 
 
-def inspected(variant: Variant, data: bytes, before: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """The kernels of an edited object, with the spills the compiler told. Raises `CompileError`."""
-    from cubinet.objects import check
+def inspected(
+    variant: Variant, data: bytes, before: tuple[Kernel, ...], *, kind: str = "", entries: Sequence[str] | None = None
+) -> tuple[Kernel, ...]:
+    """The kernels of an edited object, with the spills the compiler told. Raises `CompileError`.
 
+    `kind` and `entries` are what was made and must be in it, if that is not just what the variant says.
+    """
+    from cubinet.objects import check, inspect
+
+    kind = kind or variant.kind
     try:
-        kernels = check(data, kind=variant.kind, arch=variant.target.arch, entries=variant.entries)
+        # PTX may stand in for a cubin of an architecture that the compiler does not know
+        arch = variant.target.arch if kind == variant.kind else inspect(data).arch or ""
+        wanted = variant.entries if entries is None else entries
+        kernels = check(data, kind=kind, arch=arch, entries=wanted if kind != "ltoir" else ())
     except ObjectError as exc:
-        subject = f"{variant.name or variant.source_name}: post-hook {variant.hook}"
-        raise CompileError(subject, f"after it, cannot {exc.action} {exc.subject}: {exc.finding}") from exc
+        finding = f"what it returned is no good: cannot {exc.action} {exc.subject}: {exc.finding}"
+        raise CompileError(_subject(variant), finding, "the hook must return a whole object") from exc
     known = {kernel.symbol: kernel.spills for kernel in before}
     return tuple(replace(kernel, spills=known.get(kernel.symbol)) for kernel in kernels)
 
 
-def _is_library(path: str) -> bool:
-    for name in ("stdlib", "platstdlib"):
-        folder = sysconfig.get_path(name)
-        if path.startswith(folder + "/") and not path.startswith(
-            (f"{folder}/site-packages/", f"{folder}/dist-packages/")
-        ):
-            return True
-    return path in {folder for name in ("stdlib", "platstdlib") if (folder := sysconfig.get_path(name))}
+def _subject(variant: Variant) -> str:
+    return f"{variant.name or variant.source_name} with post-hook {variant.hook}"
+
+
+def _libraries() -> list[str]:
+    """Folders of the interpreter's own modules."""
+    return sorted({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 
 
 def apply(
@@ -55,31 +70,83 @@ def apply(
 ) -> tuple[bytes, Observed]:
     """Run the hook over an object; the new one and what the hook looked at.
 
+    Args:
+        data: the object.
+        layout: of the compile, for the request and the toolchain's own labels; its folder is left alone.
+        recorder: what the hook runs under.
+        contents: digests of files.
+        timeout: seconds.
+
     Raises `CompileError` if the hook fails; then nothing is kept.
     """
-    variant, folder = layout.variant, layout.folder
-    label, _, rest = variant.hook.partition(":")
-    hook, given, made = f"include/{label}/{rest}", "hook-in", "hook-out"
-    Path(folder, given).write_bytes(data)
-    log = f"{folder}/{LOG_NAME}"
-    before = os.path.getsize(log) if os.path.exists(log) else 0
-    started_ns = time.time_ns()
-    environ = {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, **_ENVIRON, **recorder.environ(folder)}
-    argv = [sys.executable, "-I", worker.__file__, hook, given, made]
-    done = run(argv, folder=folder, environ=environ, timeout=timeout)
-    text, subject = layout.named(done.output), f"{variant.name or variant.source_name}: post-hook {variant.hook}"
-    if done.timed_out:
-        raise CompileTimeoutError(subject, f"it was killed after {timeout:g} s", "", text)
-    if done.status:
-        last = text.strip().splitlines()[-1:] or [f"status {done.status}"]
-        raise CompileError(subject, last[0], "see the log", text)
-    if recorder.distrust:
-        return Path(folder, made).read_bytes(), Observed((), uncacheable="what the post-hook reads cannot be seen")
-    events = [event for event in read_log(log, before) if not _is_library(event.path)]
-    marks = [i for i, event in enumerate(events) if event.path in (worker.BEGIN, worker.END)]
-    scene = Scene(folder, layout.request.places, bool(layout.beside), (), ())
-    looks = events[marks[0] + 1 : marks[-1]] if len(marks) == 2 else []
-    observed = observe_all([e for e in looks if e.op in "RAPWD"], scene, contents, started_ns)
-    if any(event.op in "SX" for event in looks):
-        observed = Observed(observed.observations, uncacheable="the post-hook starts other programs")
-    return Path(folder, made).read_bytes(), observed
+    with private_folder() as folder:
+        return _Run(Layout(folder, layout.request, layout.own), recorder, contents).apply(data, timeout)
+
+
+class _Run:
+    """One run of a hook in a folder of its own."""
+
+    def __init__(self, layout: Layout, recorder: Recorder, contents: Contents) -> None:
+        self.layout, self.recorder, self.contents = layout, recorder, contents
+        self.variant, self.folder = layout.variant, layout.folder
+        label, _, rest = self.variant.hook.partition(":")
+        self.hook = f"include/{label}/{rest}"
+        self.subject = _subject(self.variant)
+
+    def apply(self, data: bytes, timeout: float | None) -> tuple[bytes, Observed]:
+        self.layout.prepare()
+        if not Path(self.folder, self.hook).is_file():
+            raise CompileError(self.subject, "there is no such file", "a hook is named LABEL:FILE.py, under a root")
+        Path(self.folder, _GIVEN).write_bytes(data)
+        started_ns = time.time_ns()
+        environ = {**_ENVIRON, "HOME": self.folder, "TMPDIR": self.folder, **self.recorder.environ(self.folder)}
+        argv = [sys.executable, *_PYTHON, worker.__file__, self.hook, _GIVEN, _MADE, *_libraries()]
+        done = run(argv, folder=self.folder, environ=environ, timeout=timeout)
+        text = self.layout.named(done.output)
+        if done.timed_out:
+            remedy = "raise CUBINET_TIMEOUT, or look for an endless loop in it"
+            raise CompileTimeoutError(self.subject, f"it was killed after {timeout:g} s", remedy, text)
+        made = self._made()
+        if done.status or made is None:
+            last = text.strip().splitlines()[-1:] or [f"it ended with status {done.status}, and made nothing"]
+            raise CompileError(self.subject, last[0], "see the log" if text.strip() else "", text)
+        return made, self._checked(made, self._observed(started_ns))
+
+    def _made(self) -> bytes | None:
+        try:
+            return Path(self.folder, _MADE).read_bytes()
+        except OSError:
+            return None
+
+    def _observed(self, started_ns: int) -> Observed:
+        if self.recorder.distrust:
+            return Observed((), uncacheable=f"what the post-hook reads cannot be seen: {self.recorder.distrust}")
+        try:
+            events = list(read_log(f"{self.folder}/{LOG_NAME}"))
+        except ValueError as exc:
+            return Observed((), uncacheable=str(exc))
+        marks = [i for i, event in enumerate(events) if event.path in (worker.BEGIN, worker.END)]
+        looks = events[marks[0] + 1 : marks[-1]] if len(marks) == 2 else []
+        libraries = tuple(f"{folder}/" for folder in _libraries())
+        foreign = [event for event in looks if not _inside(event, libraries)]
+        scene = Scene(self.folder, self.layout.request.places, bool(self.layout.beside), (), ())
+        observed = observe_all([e for e in foreign if e.op in "RAPWD"], scene, self.contents, started_ns)
+        if not any(o.name == self.variant.hook and o.seen is Seen.READ for o in observed.observations):
+            return Observed((), uncacheable="what the post-hook reads was not recorded")
+        program = next((event.path for event in looks if event.op in "SX"), "")
+        trouble = f"the post-hook starts other programs: {program}" if program else observed.uncacheable
+        return replace(observed, uncacheable=trouble.replace("the compiler", "the post-hook"))
+
+    def _checked(self, made: bytes, observed: Observed) -> Observed:
+        """The same, unless the hook wrote the name of a folder into the object."""
+        path, keyed = self.layout.path_in(made)
+        if not path:
+            return observed
+        trouble = "" if keyed or self.layout.request.bound else path
+        return replace(observed, uncacheable=observed.uncacheable or trouble, local_only=observed.local_only or path)
+
+
+def _inside(event: Event, libraries: tuple[str, ...]) -> bool:
+    """Whether a look is one at the interpreter's own modules. Installed packages are not among them."""
+    path = f"{event.path}/"
+    return path.startswith(libraries) and "/site-packages/" not in path and "/dist-packages/" not in path

@@ -1,24 +1,99 @@
-"""Runs a post-hook in a process of its own: `_hook_worker.py HOOK IN OUT`. Standard library only.
+"""Runs a post-hook in a process of its own: `_hook_worker.py HOOK IN OUT LIBRARY...`. Standard library only.
 
-The hook is a Python file with a function `edit(data: bytes) -> bytes`.
+The hook is a Python file with a function `edit(data: bytes) -> bytes`. What it imports from elsewhere than the
+standard library (the `LIBRARY` folders) is looked for name by name and compiled from its source, so that every
+look can be recorded: Python's own finder lists whole folders, and its cache of compiled modules may be stale.
 """
 
 import os
-import runpy
 import sys
+from importlib import machinery
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
 
 BEGIN, END = "/cubinet/begin", "/cubinet/end"
+"""Names that no file has: looked for around the hook, so that the log shows where its looks begin and end."""
+
+_FOREIGN = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/dev/", "[")
 
 
-def main(hook: str, given: str, made: str) -> None:
-    """Apply the hook; look for names that no file has, so that the log shows where its looks begin and end."""
+class _Source(machinery.SourceFileLoader):
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class _AnyName:
+    """Stands for a folder's listing: any name may be in it, so each has to be looked for."""
+
+    def __contains__(self, name: str) -> bool:
+        return True
+
+
+class _Finder(machinery.FileFinder):
+    """Finds modules outside the standard library, for everybody but the standard library."""
+
+    libraries: tuple[str, ...] = ()
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        frame = sys._getframe(1)  # noqa: SLF001 - who imports is in no argument
+        while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        if frame.f_code.co_filename.startswith(self.libraries):
+            return None  # what it tries beyond itself is optional, and would differ from place to place
+        return super().find_spec(fullname, target)
+
+    def _fill_cache(self) -> None:
+        self._path_cache = self._relaxed_path_cache = _AnyName()
+
+
+def _watch_imports(libraries: tuple[str, ...]) -> None:
+    _Finder.libraries = libraries
+    loaders = (
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (_Source, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
+
+    def find(path: str) -> _Finder:
+        whole = f"{os.path.abspath(path)}/"
+        inside = whole.startswith(libraries) and "/site-packages/" not in whole and "/dist-packages/" not in whole
+        if inside or not os.path.isdir(path):
+            raise ImportError
+        return _Finder(path, *loaders)
+
+    sys.path_hooks.insert(0, find)
+    for path in list(sys.path_importer_cache):
+        if not f"{path}/".startswith(libraries) or path.endswith("-packages"):
+            del sys.path_importer_cache[path]
+
+
+def _mapped() -> set[str]:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        return {line.rstrip("\n").split(maxsplit=5)[5] for line in file if line.count("/")}
+
+
+def main(hook: str, given: str, made: str, *libraries: str) -> None:
+    """Apply the hook."""
     with open(given, "rb") as file:
         data = file.read()
+    folders = tuple(f"{folder}/" for folder in libraries)
+    _watch_imports(folders)
+    module = ModuleType("cubinet_hook")
+    module.__file__ = hook
+    sys.modules["cubinet_hook"] = module
+    before = _mapped()
     os.access(BEGIN, os.F_OK)
-    edit = runpy.run_path(hook).get("edit")
+    with open(hook, "rb") as file:
+        code = compile(file.read(), hook, "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - that is what a hook is for
+    edit = getattr(module, "edit", None)
     if not callable(edit):
         sys.exit(f"{hook} has no function edit(data)")
     result = edit(data)
+    for path in sorted(_mapped() - before):  # the loader of shared objects reads them unrecorded
+        if not path.startswith((*_FOREIGN, *folders, sys.base_prefix + "/lib")):
+            open(path, "rb").close()
     os.access(END, os.F_OK)
     if not isinstance(result, bytes):
         sys.exit(f"{hook}: edit returned {type(result).__name__}, not bytes")

@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cubinet.compilers._hook import apply, inspected
 from cubinet.compilers._layout import Layout
 from cubinet.compilers._nvrtc_pool import Worker
 from cubinet.compilers._observe import Observed, Scene, observe_all
-from cubinet.compilers._recorder import Event
+from cubinet.compilers._recorder import ALIAS, Event
 from cubinet.compilers._spills import with_spills
 from cubinet.compilers._verdict import first_error, is_deterministic
 from cubinet.errors import CompileError, ObjectError
-from cubinet.model import Kernel, Variant
+from cubinet.model import Kernel
 from cubinet.observations import Contents, path_of
 from cubinet.protocols import Compiled, Request
 
-__all__ = ["ARCH", "Run", "kind_made"]
+__all__ = ["Run"]
 
 _CLOCK = re.compile(rb"\b__(DATE|TIME|TIMESTAMP)__\b")
-ARCH = re.compile(r"(?:sm|compute)_(\d+)([af]?)")
-
-
-def kind_made(variant: Variant, archs: Sequence[int]) -> str:
-    """What NVRTC can make of what was asked: PTX instead of a cubin for an architecture newer than it."""
-    number = int(ARCH.fullmatch(variant.target.arch)[1])  # type: ignore[index]
-    return "ptx" if variant.kind == "cubin" and number > max(archs) else variant.kind
+_SPLICE = re.compile(rb"\\[ \t]*\r?\n")
+_LOOKS = re.compile(rb"\b(?:include|include_next|import|embed|__has_include|__has_include_next|__has_embed)\b")
+_PLAIN_LOOK = re.compile(rb"""\s*\(?\s*(?:<([^>\n]*)>|"([^"\n]*)")""")
+_DIRECTIVE = re.compile(rb"#|%:|\?\?=|\*/")
+_DEFINED = re.compile(rb"(?:ifdef|ifndef|defined)\s*\(?\s*$")
 
 
 class Run:
-    """One compile in a worker."""
+    """One compile in a worker.
 
-    def __init__(self, request: Request, worker: Worker, contents: Contents, subject: str) -> None:
-        self.request, self.worker, self.contents, self.subject = request, worker, contents, subject
+    Line tables and debug information name files and the working folder. A build that has them is bound to its
+    folders anyway, so it is compiled under the caller's own paths, in the folder of its source.
+    """
+
+    def __init__(self, request: Request, worker: Worker, contents: Contents, *, kind: str, subject: str) -> None:
+        self.request, self.worker, self.contents, self.subject, self.kind = request, worker, contents, subject, kind
         self.variant = request.variant
         self.layout = Layout(worker.folder, request, {})
-        self.kind = kind_made(self.variant, worker.about["archs"])
+        self.name, self.folder, where = self.layout.source, worker.folder, "include"
+        if request.bound:
+            self.folder = self.layout.beside or "/"
+            self.name = f"{self.layout.beside or f'{ALIAS}/src'}/{self.variant.source_name}"
+            where = ""
         self.argv = [*request.arguments]
         for root in request.roots:
             if root.kind != "beside":  # NVRTC has one kind of search folder
-                self.argv.append(f"--include-path=include/{root.label}")
+                self.argv.append(f"--include-path={f'{where}/{root.label}' if where else root.path}")
+        # a mangled name is no expression: NVRTC would not find it, we do
+        self.expressions = [entry for entry in self.variant.entries if not entry.startswith("_Z")]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The argument list, for people."""
+        return ("nvrtc", *self.argv, self.name)
 
     def compile(self, timeout: float | None) -> Compiled:
         self.layout.prepare()
         started_ns, start = time.time_ns(), time.perf_counter()
-        asked = {
-            "source": self.variant.source_bytes(),
-            "name": self.layout.source,
-            "headers": [(name, text.encode("utf-8", "surrogateescape")) for name, text in self.variant.headers],
-            "expressions": self.variant.entries,
-            "kind": self.kind,
-            "options": [*self.argv, *(["-dlto"] if self.kind == "ltoir" else [])],
-        }
+        asked = self._asked()
         answer, events = self.worker.compile(asked, timeout)
         seconds = time.perf_counter() - start
         log = answer.get("log", b"")
@@ -63,20 +69,18 @@ class Run:
         if "error" in answer or answer["status"]:
             raise self._error(answer, log, observed)
         data = answer["data"].rstrip(b"\0") if self.kind == "ptx" else answer["data"]
-        kernels = self._kernels(data, log)
+        names = dict(zip(self.expressions, map(os.fsdecode, answer["names"]), strict=True))
+        kernels = self._kernels(data, log, names)
         if self.kind == "cubin":
-            kernels = with_spills(kernels, lambda: self._verbose(asked, timeout))
-        if self.variant.hook:
-            data, more = apply(data, self.layout, self.worker.recorder, self.contents, timeout)
-            observed = observed.joined(more)
-            kernels = inspected(self.variant, data, kernels)
+            left = None if timeout is None else max(1.0, timeout - (time.perf_counter() - start))
+            kernels = with_spills(kernels, lambda: self._verbose(asked, left))
         path, keyed = self.layout.path_in(data)
         return Compiled(
             data,
             self.layout.neutral(log),
             kernels,
             observed.observations,
-            ("nvrtc", *self.argv, self.layout.source),
+            self.shown,
             seconds,
             uncacheable=self.request.uncacheable
             or observed.uncacheable
@@ -85,42 +89,90 @@ class Run:
             local_only=self.request.bound_by or observed.local_only or path,
             messages=self.layout.named(log),
             kind=self.kind,
-            names=tuple(sorted(answer["names"].items())),
+            names=tuple(sorted(names.items())),
         )
+
+    def _asked(self) -> dict[str, Any]:
+        """The message for the worker, all texts as bytes."""
+        options = [*self.argv, *(["-dlto"] if self.kind == "ltoir" else [])]
+        return {
+            "source": self.variant.source_bytes(),
+            "name": os.fsencode(self.name),
+            "headers": [(os.fsencode(name), os.fsencode(text)) for name, text in self.variant.headers],
+            "expressions": [os.fsencode(expression) for expression in self.expressions],
+            "kind": self.kind,
+            "options": [os.fsencode(option) for option in options],
+            "folder": os.fsencode(self.folder),
+        }
+
+    def _verbose(self, asked: Mapping[str, Any], timeout: float | None) -> str:
+        options = [*asked["options"], b"--ptxas-options=--verbose"]
+        again, _ = self.worker.compile({**asked, "options": options}, timeout)
+        return str(again.get("log", b"").decode(errors="replace"))
+
+    def _observed(self, events: Sequence[Event] | None, started_ns: int) -> Observed:
+        distrust = self.worker.distrust
+        if distrust:
+            if self.request.roots or self.request.bound:
+                return Observed((), uncacheable=f"what NVRTC reads cannot be seen: {distrust}")
+            outside = self._outside_memory()
+            return Observed((), uncacheable=f"{outside}, and that cannot be seen: {distrust}" if outside else "")
+        if events is None:
+            return Observed((), uncacheable="what NVRTC read was not recorded")
+        scene = Scene(self.worker.folder, self.request.places, bool(self.layout.beside), (), ())
+        looks = [event for event in events if not event.path.startswith(f"{ALIAS}/")]
+        return self.layout.without_source(observe_all(looks, scene, self.contents, started_ns))
+
+    def _texts(self) -> dict[str, bytes]:
+        """Everything in memory by name."""
+        headers = {name: os.fsencode(text) for name, text in self.variant.headers}
+        return {self.variant.source_name: self.variant.source_bytes(), **headers}
 
     def _clock(self, observed: Observed) -> str:
         """Why the result may have the time of day in it: NVRTC lets nobody set its clock."""
-        texts = {self.layout.source: self.variant.source_bytes()}
-        texts.update((name, text.encode("utf-8", "surrogateescape")) for name, text in self.variant.headers)
-        if any(_CLOCK.search(text) for text in texts.values()):
-            return "__DATE__ or __TIME__ is in its source"
+        for name, text in self._texts().items():
+            if _CLOCK.search(text):
+                return f"__DATE__ or __TIME__ is in {name}"
         for o in observed.observations:
             place = path_of(o.name, self.request.places) if o.digest else None
             if place is not None and _CLOCK.search(Path(place).read_bytes()):
                 return f"__DATE__ or __TIME__ is in {o.name}"
         return ""
 
-    def _verbose(self, asked: Mapping[str, Any], timeout: float | None) -> str:
-        again, _ = self.worker.compile({**asked, "options": [*asked["options"], "--ptxas-options=--verbose"]}, timeout)
-        return str(again.get("log", b"").decode(errors="replace"))
+    def _outside_memory(self) -> str:
+        """Why NVRTC may look at a file though there is no folder to search: a path, or a name nobody can tell."""
+        for argument in self.request.arguments:
+            name = argument.removeprefix("--pre-include=")
+            if name != argument and name not in dict(self.variant.headers):
+                return f"{argument} names a file"
+        for where, text in self._texts().items():
+            for line in _SPLICE.sub(b"", text).splitlines():
+                for found in _LOOKS.finditer(line):
+                    before = line[: found.start()]
+                    if not _DIRECTIVE.search(before) or _DEFINED.search(before):
+                        continue  # a word in a comment, or the question whether one may ask
+                    named = _PLAIN_LOOK.match(line, found.end())
+                    name = b"/" if named is None else named[1] or named[2] or b""
+                    if name.startswith(b"/") or b".." in name.split(b"/"):
+                        return f"{where} may include a file: {os.fsdecode(line.strip())[:80]}"
+        return ""
 
-    def _observed(self, events: Sequence[Event], started_ns: int) -> Observed:
-        if self.worker.recorder.distrust:
-            if self.request.roots:
-                return Observed((), uncacheable=f"what NVRTC reads cannot be seen: {self.worker.recorder.distrust}")
-            return Observed(())  # headers in memory alone: there is nothing to look at
-        scene = Scene(self.worker.folder, self.request.places, bool(self.layout.beside), (), ())
-        return self.layout.without_source(observe_all(events, scene, self.contents, started_ns))
-
-    def _kernels(self, data: bytes, log: bytes) -> tuple[Kernel, ...]:
+    def _kernels(self, data: bytes, log: bytes, names: Mapping[str, str]) -> tuple[Kernel, ...]:
         from cubinet.objects import check
 
         arch = self.variant.target.arch
         if self.kind != self.variant.kind:
             arch = next(a for a in self.request.arguments if a.startswith("--gpu-architecture=")).partition("=")[2]
+        # by symbol: NVRTC may resolve a name to another spelling. LTO-IR does not tell its kernels.
+        entries = [*names.values(), *(e for e in self.variant.entries if e.startswith("_Z"))]
         try:
-            # NVRTC itself refuses a name expression without a kernel, and may resolve it to another spelling
-            return check(data, kind=self.kind, arch=arch, entries=(), log=log.decode(errors="replace"))
+            return check(
+                data,
+                kind=self.kind,
+                arch=arch,
+                entries=entries if self.kind != "ltoir" else (),
+                log=log.decode(errors="replace"),
+            )
         except ObjectError as exc:
             finding = f"NVRTC succeeded but cannot {exc.action} {exc.subject}: {exc.finding}"
             raise CompileError(self.subject, finding, exc.remedy, self.layout.named(log)) from exc
@@ -129,13 +181,13 @@ class Run:
         text = self.layout.named(log)
         known = f"NVRTC {self.request.toolchain.version}"
         if "error" in answer:
-            return CompileError(self.subject, f"NVRTC refused: {answer['error']}", "", text, toolchain=known)
+            return CompileError(self.subject, f"NVRTC refused: {answer['error']}", "", text, self.shown, known)
         error = CompileError(
             self.subject,
             f"{answer['status_name']}: {first_error(text)}",
             "",
             text,
-            ("nvrtc", *self.argv, self.layout.source),
+            self.shown,
             known,
             is_deterministic(log.decode(errors="replace"), answer["status"]) and not observed.uncacheable,
         )

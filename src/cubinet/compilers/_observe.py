@@ -175,9 +175,7 @@ def _taken_for_one(observations: Iterable[Observation], places: Mapping[str, str
             except OSError:
                 continue
             if _ONCE.search(content):
-                return (
-                    f"{first[1]} and {second[1]} are equal and have #pragma once: their times decide"
-                )
+                return f"{first[1]} and {second[1]} are equal and have #pragma once: their times decide"
     return ""
 
 

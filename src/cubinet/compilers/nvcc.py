@@ -45,6 +45,7 @@ class NvccCompiler:
         self.contents = workshop.contents
         self._memo = Memo(workshop, Facts)
         self._facts: dict[str | None, tuple[float, Facts]] = {}
+        self._toolchain: tuple[Facts, Toolchain] | None = None
         self._distrust = ""
 
     def steps(self) -> Sequence[Step]:
@@ -53,7 +54,12 @@ class NvccCompiler:
 
     def toolchain(self) -> Toolchain:
         """The nvcc and host compiler at hand."""
-        return self.facts().toolchain()
+        return self._toolchain_of(self.facts())
+
+    def _toolchain_of(self, known: Facts) -> Toolchain:
+        if self._toolchain is None or self._toolchain[0] is not known:
+            self._toolchain = (known, known.toolchain())
+        return self._toolchain[1]
 
     def facts(self, host: str | None = None) -> Facts:
         """Everything known of them; looked at again after the refresh interval."""
@@ -107,7 +113,7 @@ class NvccCompiler:
             bound_by = f"{_short(parsed.bound)} writes the paths of this machine into it"
         return Request(
             variant,
-            known.toolchain(),
+            self._toolchain_of(known),
             tuple(arguments),
             (*_ENVIRONMENT, *hook_environment(variant, places)),
             roots,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from array import array
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -19,7 +18,7 @@ from blake3 import blake3
 from cubinet._fs import Fs
 from cubinet.errors import FormatError
 from cubinet.model import Digest
-from cubinet.observations import Contents, Difference, Sheet, Stamp, packed, read_observations, stamp_of, still_present
+from cubinet.observations import Contents, Difference, Sheet, Stamp, read_observations, stamp_of, still_present
 
 __all__ = ["Checker"]
 
@@ -35,6 +34,7 @@ class _Memo(msgspec.Struct, array_like=True):
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Memo)
+_stamp_decoder = msgspec.msgpack.Decoder(list[Stamp])
 
 
 class Checker:
@@ -130,7 +130,7 @@ class Checker:
         fresh = [path for path in paths if path not in known]
         if fresh:
             known.update(zip(fresh, map(stamp_of, self.fs.stats(fresh)), strict=True))
-        return packed(map(known.__getitem__, paths))
+        return _encoder.encode([known[path] for path in paths])
 
     def _read(self, key: str) -> _Memo | None:
         if self.folder is None:
@@ -154,11 +154,10 @@ class Checker:
 
     def _trust(self, memo: _Memo, sheet: Sheet) -> None:
         """Files whose own stamp is the noted one need no hashing, though others changed."""
-        flat: array[int] = array("q")
-        flat.frombytes(memo.stamps)
-        for path, *stamp in zip(memo.files, *(flat[i::5] for i in range(5)), strict=False):
+        stamps = _stamp_decoder.decode(memo.stamps)
+        for path, stamp in zip(memo.files, stamps, strict=False):  # the rest is of folders
             if path in sheet.reads:
-                self.contents.trust(path, tuple(stamp), sheet.reads[path])
+                self.contents.trust(path, stamp, sheet.reads[path])
 
     def _keep(self, key: str, sheet: Sheet) -> None:
         if self.folder is None or sheet.trees:
@@ -179,7 +178,7 @@ class Checker:
                 rows.append(stamp if self.contents.lasting(path, stamp) else _UNTRUSTED)
             if any(os.path.exists(path) for path in sheet.absent):
                 return
-            body = _encoder.encode(_Memo(files, folders, sheet.present, packed(rows)))
+            body = _encoder.encode(_Memo(files, folders, sheet.present, _encoder.encode(rows)))
             self._write(key, _HEAD + blake3(body).digest() + body)
         except (OSError, OverflowError, UnicodeEncodeError):
             return

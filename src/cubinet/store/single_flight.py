@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import CancelledError, Future
 from typing import Generic, TypeVar
 
 __all__ = ["SingleFlight"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class _Call(Generic[V]):
+    """One computation under way. Not a `Future`: that module loads `logging`, and every hit would wait for it."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.value: list[V] = []
+        self.error: Exception | None = None
 
 
 class SingleFlight(Generic[K, V]):
@@ -23,7 +31,7 @@ class SingleFlight(Generic[K, V]):
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._running: dict[K, Future[V]] = {}
+        self._running: dict[K, _Call[V]] = {}
 
     def run(self, key: K, compute: Callable[[], V]) -> tuple[V, bool]:
         """The result, and whether this very call computed it."""
@@ -31,25 +39,26 @@ class SingleFlight(Generic[K, V]):
             self._reset()
         while True:
             with self._lock:
-                future = self._running.get(key)
-                if future is None:
-                    mine = self._running[key] = Future()
+                call = self._running.get(key)
+                if call is None:
+                    call = self._running[key] = _Call()
                     break
-            try:
-                return future.result(), False
-            except CancelledError:  # the one before us was interrupted, not refused: our turn
-                continue
+            call.done.wait()
+            if call.error is not None:
+                raise call.error
+            if call.value:
+                return call.value[0], False
+            # the one before us was interrupted, not refused: our turn
         try:
             value = compute()
         except Exception as exc:
-            mine.set_exception(exc)
-            raise
-        except BaseException:
-            mine.cancel()
+            call.error = exc
             raise
         else:
-            mine.set_result(value)
+            call.value.append(value)
             return value, True
         finally:
             with self._lock:
-                self._running.pop(key, None)
+                if self._running.get(key) is call:
+                    del self._running[key]
+            call.done.set()
