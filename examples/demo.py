@@ -25,7 +25,9 @@ def cubinet(*arguments: str, folder: str) -> float:
 def main() -> None:
     """Everything in a folder of its own, so that the first run is a first run."""
     include = cutlass()
-    arguments = ("compile", str(HERE / "gemm_cutlass.cu"), "--arch", "sm_90a", "-I", f"cutlass={include}", "--", "--expt-relaxed-constexpr")
+    source = str(HERE / "gemm_cutlass.cu")
+    options = ("--", "--expt-relaxed-constexpr")
+    arguments = ("compile", source, "--arch", "sm_90a", "-I", f"cutlass={include}", *options)
     with tempfile.TemporaryDirectory(prefix="cubinet-demo-") as folder:
         print("First time: nobody has this kernel, so nvcc compiles it and every file it looks at is noted.")
         first = cubinet(*arguments, folder=folder)

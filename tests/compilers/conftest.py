@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ MakeStore = Callable[..., Store]
 
 
 @pytest.fixture
-def make_store(tmp_path: Path, tools: Path) -> Iterator[MakeStore]:
+def make_store(tmp_path: Path, tools: Path) -> MakeStore:
     """Make stores over one folder; each is like a new process."""
     folder = tmp_path / "store"
     folder.mkdir()
@@ -44,4 +44,4 @@ def make_store(tmp_path: Path, tools: Path) -> Iterator[MakeStore]:
         chosen = Settings(**{"durable": False, "refresh": 0.0, **settings})  # type: ignore[arg-type]
         return Store(folder, settings=chosen, environ=clean_environ(environ))
 
-    yield make
+    return make

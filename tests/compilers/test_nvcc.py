@@ -261,7 +261,7 @@ def _compilers_of(root: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            link = os.readlink(process / "cwd") + "/include/r0"
+            link = f"{(process / 'cwd').readlink()}/include/r0"
             if os.path.realpath(link) == str(root.resolve()):
                 found.append(str(process))
         except OSError:
@@ -416,7 +416,8 @@ def test_a_source_finds_headers_in_the_folder_above(make_store: MakeStore, tmp_p
     folder = plant(
         tmp_path / "p q",
         {
-            "src/my kernel.cu": '#include "../up/u.cuh"\nstatic __global__ void k(int* p) { *p = U; }\nvoid* f() { return (void*)k; }\n'
+            "src/my kernel.cu": '#include "../up/u.cuh"\nstatic __global__ void k(int* p) { *p = U; }\n'
+            "void* f() { return (void*)k; }\n"
         }
         | {"up/u.cuh": "#define U 1\n"},
     )
