@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from cubinet.errors import ConfigError, IntegrityError
 
@@ -191,6 +191,31 @@ class Variant:
     # The artifact last found for this very object, with the store generation that found it: what
     # makes a repeated lookup cost one attribute. Not part of the value.
     _held: tuple[object, Artifact] | None = field(default=None, init=False, repr=False, compare=False)
+
+    if TYPE_CHECKING:  # what callers may give is wider than what the fields hold
+
+        def __init__(
+            self,
+            source: str,
+            target: Target | str,
+            *,
+            kind: str = ...,
+            options: Sequence[str] = ...,
+            roots: Sequence[Root | tuple[str, str]] | Mapping[str, str] = ...,
+            entries: Sequence[str] = ...,
+            source_name: str = ...,
+            source_folder: str | os.PathLike[str] | None = ...,
+            headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
+            folder: str = ...,
+            hook: str = ...,
+            check_no_spills: bool = ...,
+            check_no_local_memory: bool = ...,
+            signature: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
+            compiler: str = ...,
+            family: str = ...,
+            name: str = ...,
+            labels: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         put = object.__setattr__

@@ -288,7 +288,7 @@ def test_verify_can_compile_a_sample_again_and_compare(cold: Cli) -> None:
     cold("compile", SCALE, "--arch", "sm_90a")
     vector = EXAMPLES / "vector"
     cold("compile", vector / "reduce.cu", "--arch", "sm_90a", "-I", f"vec={vector / 'include'}", "--", "-O2", "-DX=1")
-    folders = ("-I", f"src={EXAMPLES}")
+    folders: tuple[str, ...] = ("-I", f"src={EXAMPLES}")
     report = cold.json("verify", "--recompile", "9", *folders, "--json")
     assert report["recompiled"]["same"] == {"cubin": 1}
     assert report["recompiled"]["skipped"] == {"cubin": 1}

@@ -29,7 +29,7 @@ from cubinet.observations import Contents
 __all__ = ["apply", "inspected"]
 
 _GIVEN, _MADE = "hook-in", "hook-out"
-_ENVIRON = {"PATH": os.defpath, "LC_ALL": "C", "PYTHONHASHSEED": "0"}
+_ENVIRON = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "0", "OPENSSL_CONF": os.devnull}
 # No user's site, nothing from the working folder, no files beside modules. Not -I: that ignores PYTHONHASHSEED.
 _PYTHON = ("-s", "-P", "-B")
 

@@ -33,13 +33,11 @@ class _AnyName:
 class _Finder(machinery.FileFinder):
     """Finds modules outside the standard library, for everybody but the standard library."""
 
-    libraries: tuple[str, ...] = ()
-
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         frame = sys._getframe(1)  # noqa: SLF001 - who imports is in no argument
-        while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
+        while frame.f_back is not None and _is_importing(frame.f_code.co_filename):
             frame = frame.f_back
-        if frame.f_code.co_filename.startswith(self.libraries):
+        if is_library(frame.f_code.co_filename):
             return None  # what it tries beyond itself is optional, and would differ from place to place
         return super().find_spec(fullname, target)
 
@@ -47,8 +45,20 @@ class _Finder(machinery.FileFinder):
         self._path_cache = self._relaxed_path_cache = _AnyName()
 
 
-def _watch_imports(libraries: tuple[str, ...]) -> None:
-    _Finder.libraries = libraries
+_libraries: tuple[str, ...] = ()
+
+
+def is_library(path: str) -> bool:
+    """Whether a file belongs to the interpreter. Installed packages do not."""
+    inside = path.startswith((*_libraries, "<frozen "))
+    return inside and "/site-packages/" not in path and "/dist-packages/" not in path
+
+
+def _is_importing(file: str) -> bool:
+    return file.startswith("<frozen importlib") or file.endswith("/importlib/__init__.py")
+
+
+def _watch_imports() -> None:
     loaders = (
         (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
         (_Source, machinery.SOURCE_SUFFIXES),
@@ -56,16 +66,14 @@ def _watch_imports(libraries: tuple[str, ...]) -> None:
     )
 
     def find(path: str) -> _Finder:
-        whole = f"{os.path.abspath(path)}/"
-        inside = whole.startswith(libraries) and "/site-packages/" not in whole and "/dist-packages/" not in whole
-        if inside or not os.path.isdir(path):
+        if is_library(f"{os.path.abspath(path)}/") or not os.path.isdir(path):
             raise ImportError
         return _Finder(path, *loaders)
 
     sys.path_hooks.insert(0, find)
-    for path in list(sys.path_importer_cache):
-        if not f"{path}/".startswith(libraries) or path.endswith("-packages"):
-            del sys.path_importer_cache[path]
+    for path in sys.path:  # now, so that these looks are none of the hook's
+        if not is_library(f"{path}/"):
+            sys.path_importer_cache[path] = _Finder(path, *loaders) if os.path.isdir(path) else None
 
 
 def _mapped() -> set[str]:
@@ -77,8 +85,9 @@ def main(hook: str, given: str, made: str, *libraries: str) -> None:
     """Apply the hook."""
     with open(given, "rb") as file:
         data = file.read()
-    folders = tuple(f"{folder}/" for folder in libraries)
-    _watch_imports(folders)
+    global _libraries  # noqa: PLW0603 - one run a process
+    _libraries = tuple(f"{folder}/" for folder in libraries)
+    _watch_imports()
     module = ModuleType("cubinet_hook")
     module.__file__ = hook
     sys.modules["cubinet_hook"] = module
@@ -92,7 +101,7 @@ def main(hook: str, given: str, made: str, *libraries: str) -> None:
         sys.exit(f"{hook} has no function edit(data)")
     result = edit(data)
     for path in sorted(_mapped() - before):  # the loader of shared objects reads them unrecorded
-        if not path.startswith((*_FOREIGN, *folders, sys.base_prefix + "/lib")):
+        if not path.startswith((*_FOREIGN, *_libraries, f"{sys.base_prefix}/lib")):
             open(path, "rb").close()
     os.access(END, os.F_OK)
     if not isinstance(result, bytes):

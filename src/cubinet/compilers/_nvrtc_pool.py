@@ -30,7 +30,8 @@ __all__ = ["POOL", "LibrariesChangedError", "Needs", "Pool", "Worker", "WorkerDi
 
 _START_SECONDS = 120.0
 _WORDS = "stderr"
-_KEPT = ("scratch", LOG_NAME, _WORDS)
+_KEPT = ("src", "include", "scratch", LOG_NAME, _WORDS)
+_LOG_LIMIT = 1 << 20
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 
 Library = tuple[str, tuple[int, ...]]
@@ -80,6 +81,7 @@ class Worker:
         self.needs, self.loaded, self.since = needs, needs.libraries, 0.0
         self.distrust = needs.recorder.distrust
         self._process: subprocess.Popen[bytes] | None = None
+        self._links: dict[str, str] = {}
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="cubinet-"))
         try:
             self._start()
@@ -120,11 +122,12 @@ class Worker:
         self.about["libraries"] = [os.fsdecode(path) for path in self.about.get("libraries", ())]
         if not self.distrust and "error" not in self.about:
             self.distrust = self._unseen()
-        self.clear()
+        shutil.rmtree(f"{self.folder}/src")
+        shutil.rmtree(f"{self.folder}/include/proof")
 
     def _unseen(self) -> str:
         """What the recorder missed of the first program's looks."""
-        seen = {(event.op, event.path.removeprefix(self.folder + "/")) for event in self._events(0)}
+        seen = {(event.op, event.path.removeprefix(self.folder + "/")) for event in self._events(0) or ()}
         for op, names in (("R", protocol.PROVED), ("A", protocol.MISSED)):
             for name in names:
                 if (op, name) not in seen:
@@ -212,16 +215,25 @@ class Worker:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    def arrange(self, links: Mapping[str, str]) -> None:
+        """Have these links (name → target) in the folder, and no others. Those that stay cost nothing."""
+        for name in [name for name, target in self._links.items() if links.get(name) != target]:
+            del self._links[name]
+            os.unlink(f"{self.folder}/{name}")
+        for name, target in links.items():
+            if name not in self._links:
+                os.symlink(target, f"{self.folder}/{name}")
+                self._links[name] = target
+
     def clear(self) -> None:
-        """Empty the folder of what the last compile needed. Raises `OSError` if it is not as it was."""
-        for name in os.listdir(self.folder):
+        """Remove what the last compile left. Raises `OSError` if the folder is not as it was."""
+        for folder, kept in ((self.folder, _KEPT), (f"{self.folder}/scratch", ())):
+            for name in os.listdir(folder):
+                if name not in kept:
+                    _remove(f"{folder}/{name}")
+        for name in (LOG_NAME, _WORDS):
             path = f"{self.folder}/{name}"
-            if name not in _KEPT:
-                _remove(path)
-            elif name == "scratch":
-                for left in os.listdir(path):
-                    _remove(f"{path}/{left}")
-            elif os.path.getsize(path):
+            if os.path.exists(path) and os.path.getsize(path) > _LOG_LIMIT:
                 os.truncate(path, 0)
 
     def close(self) -> None:

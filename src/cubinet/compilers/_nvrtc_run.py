@@ -59,7 +59,8 @@ class Run:
         return ("nvrtc", *self.argv, self.name)
 
     def compile(self, timeout: float | None) -> Compiled:
-        self.layout.prepare()
+        links = {f"include/{label}": place for label, place in self.request.places.items()}
+        self.worker.arrange(links | ({"src": self.layout.beside} if self.layout.beside else {}))
         started_ns, start = time.time_ns(), time.perf_counter()
         asked = self._asked()
         answer, events = self.worker.compile(asked, timeout)
@@ -152,8 +153,8 @@ class Run:
                     if not _DIRECTIVE.search(before) or _DEFINED.search(before):
                         continue  # a word in a comment, or the question whether one may ask
                     named = _PLAIN_LOOK.match(line, found.end())
-                    name = b"/" if named is None else named[1] or named[2] or b""
-                    if name.startswith(b"/") or b".." in name.split(b"/"):
+                    file = b"/" if named is None else named[1] or named[2] or b""
+                    if file.startswith(b"/") or b".." in file.split(b"/"):
                         return f"{where} may include a file: {os.fsdecode(line.strip())[:80]}"
         return ""
 
@@ -163,8 +164,9 @@ class Run:
         arch = self.variant.target.arch
         if self.kind != self.variant.kind:
             arch = next(a for a in self.request.arguments if a.startswith("--gpu-architecture=")).partition("=")[2]
-        # by symbol: NVRTC may resolve a name to another spelling. LTO-IR does not tell its kernels.
-        entries = [*names.values(), *(e for e in self.variant.entries if e.startswith("_Z"))]
+        # by symbol: NVRTC may resolve a name to another spelling; `&x` is a variable. LTO-IR does not tell its kernels.
+        named = (symbol for entry, symbol in names.items() if not entry.startswith("&"))
+        entries = [*named, *(e for e in self.variant.entries if e.startswith("_Z"))]
         try:
             return check(
                 data,

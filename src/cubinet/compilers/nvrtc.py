@@ -240,7 +240,8 @@ class NvrtcCompiler:
         from cubinet.compilers._layout import Layout
 
         data, more = apply(made.data, Layout("", request, {}), self.recorder(), self.contents, timeout)
-        entries = {symbol for _, symbol in made.names} | {e for e in request.variant.entries if e.startswith("_Z")}
+        entries = {symbol for name, symbol in made.names if not name.startswith("&")}
+        entries |= {entry for entry in request.variant.entries if entry.startswith("_Z")}
         kernels = inspected(request.variant, data, made.kernels, kind=made.kind, entries=sorted(entries))
         looks = tuple(dict.fromkeys((*made.observations, *more.observations)))
         return replace(
