@@ -153,6 +153,11 @@ def test_the_folder_is_absolute(home: dict[str, str], monkeypatch: pytest.Monkey
     assert Settings(dir="/a/../b").folder == "/b"
 
 
+def test_a_folder_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match="NUL"):
+        Settings(dir="/a\0b")
+
+
 def test_the_default_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert Settings().folder == "/caches/cubinet"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cubinet.errors import ConfigError, IntegrityError
-from cubinet.model import Action, Digest, Fingerprint, Program, Root, Target, Variant
+from cubinet.model import Action, Digest, Fingerprint, Kernel, Program, Root, Target, Variant
 from cubinet.testing.samples import build
 from cubinet.testing.strategies import digests, observations, records, roots, variants
 
@@ -121,6 +121,25 @@ def test_what_cannot_be_meant_is_refused(fields: dict[str, Any]) -> None:
         variant(**fields)
 
 
+def test_roots_may_be_a_mapping_or_pairs() -> None:
+    expected = (Root("one", "/a"), Root("two", "/b"))
+    for given_roots in ({"one": "/a", "two": "/b"}, [("one", "/a"), ("two", "/b")], [Root("one", "/a"), ("two", "/b")]):
+        assert variant(roots=given_roots).roots == expected
+
+
+@pytest.mark.parametrize("fields", [{"roots": ["/a"]}, {"roots": [None]}, {"source": b"kernel k"}], ids=str)
+def test_what_is_of_the_wrong_kind_is_refused_with_what_to_give(fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="give"):
+        variant(**fields)
+
+
+def test_options_keep_the_folder_in_which_their_paths_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert variant(options=["-Ix"]).folder == str(tmp_path)
+    assert variant(options=["-Ix"], folder="/opt").folder == "/opt"
+    assert variant().folder == ""
+
+
 def test_a_variant_comes_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "scale.cu"
     path.write_bytes(b"// \xff caf\xc3\xa9\nkernel k\n")
@@ -167,6 +186,23 @@ def test_an_artifact_knows_its_record() -> None:
     assert artifact.fingerprint == made.fingerprint
     assert artifact.kernels == made.record.kernels
     assert artifact.cacheable
+
+
+def test_a_kernel_is_found_by_any_of_its_names() -> None:
+    kernels = (Kernel("scale<float>", "_Z5scaleIfE"), Kernel("add", "add"))
+    artifact = build(kernels=kernels, names=(("ns::scale<float>", "_Z5scaleIfE"),)).artifact()
+    for name in ("ns::scale<float>", "scale<float>", "_Z5scaleIfE"):
+        assert artifact.symbol(name) == "_Z5scaleIfE"
+    assert artifact.symbol("add") == "add"
+    assert artifact.symbol("gone") is None
+
+
+def test_artifacts_are_equal_by_what_they_hold() -> None:
+    one, two = build().artifact(), build().artifact()
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != replace(one, data=b"other")
+    assert one != "an artifact"
 
 
 def test_an_artifact_without_a_layer_has_what_it_was_given() -> None:

@@ -78,6 +78,8 @@ class Settings:
     arch: str = ""
 
     def __post_init__(self) -> None:
+        if "\0" in self.dir:
+            raise ConfigError("use setting", "dir", "it holds a NUL character")
         for name, allowed in (("trust", ("owner", "open")), ("recorder", ("auto", "off"))):
             if getattr(self, name) not in allowed:
                 raise ConfigError("use setting", name, f"{getattr(self, name)!r} is unknown", " or ".join(allowed))

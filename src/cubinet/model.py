@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -253,6 +254,11 @@ class Variant:
             raise ConfigError("use source name", repr(self.source_name), "not a plain file name", "as in kernel.cu")
         if self.kind not in OUTPUT_KINDS:
             raise ConfigError("make", repr(self.kind), "unknown output kind", f"one of {', '.join(OUTPUT_KINDS)}")
+        texts = (self.source, self.hook, self.folder, *self.options, *self.entries)
+        try:
+            "".join((*texts, *chain.from_iterable((*self.headers, *self.signature)))).encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as exc:
+            raise ConfigError("use variant", self.name, f"it holds text that is no text: {exc.reason}") from exc
         if any("\0" in text for text in (*self.options, *self.entries)):
             raise ConfigError("use variant", self.name, "an option or entry holds a NUL character")
         labels = [root.label for root in self.roots]

@@ -65,7 +65,6 @@ class Compiled:
         observations: what the compiler looked at.
         argv: the argument list that ran, with location-free names.
         seconds: wall clock of the compiler run.
-        same: labels that name one folder here, as `a=b`: a compiler may search such a folder only once.
         uncacheable: why this result must not be stored (an input changed meanwhile, …), or empty.
         local_only: why it must stay in the local layer, or empty.
         messages: the log with the caller's file names.

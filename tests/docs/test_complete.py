@@ -25,7 +25,7 @@ from cubinet.objects import ObjectInfo
 from cubinet.protocols import Request
 from cubinet.registry import BUILT_IN, plugins
 from cubinet.store import Store
-from cubinet.store.format import Failure
+from cubinet.store.format import Asked, Failure
 
 from .blocks import ROOT, reader_environ
 
@@ -208,7 +208,7 @@ def test_every_field_of_compile_is_documented(reader: tuple[Path, dict[str, str]
 @pytest.mark.parametrize(
     ("arguments", "open_ended"),
     [
-        (["verify"], []),
+        (["verify", "--recompile=1"], ["same", "different", "skipped"]),
         (["doctor"], ["packages", "programs"]),
     ],
     ids=["verify", "doctor"],
@@ -220,6 +220,14 @@ def test_every_field_of_a_report_is_documented(
     assert keys(found, open_ended) == coded(
         sections(page("cli.md"))[f"cubinet {arguments[0]}"].split("`--json`")[1]
     ) - {"--json"}
+
+
+def test_every_field_of_explain_is_documented(reader: tuple[Path, dict[str, str]]) -> None:
+    section = sections(page("cli.md"))["cubinet explain"]
+    for options in (["-O0"], []):  # a miss with something near, a hit
+        found = cubinet_json(*reader, "explain", "k.cu", "--arch", "sm_90a", "--", *options)
+        assert set(found) == first_column(section.split("### The JSON object")[1])
+        assert keys(found) <= coded(section)
 
 
 def test_every_field_of_inspect_is_documented(reader: tuple[Path, dict[str, str]]) -> None:
@@ -240,11 +248,16 @@ def test_every_field_of_a_record_is_documented(reader: tuple[Path, dict[str, str
     (record,) = cubinet_json(*reader, "ls")
     text = page("record-format.md").split("(record)=")[1].split("(manifest)=")[0]
     top = {name for row in rows(text.split("Roles of blobs")[0]) for name in coded(row[0])}
-    assert top == set(record) | {"local_only"}
+    assert top == set(record) | {"local_only", "names"}
     open_ended = ["programs", "parts", "blobs", "observations", "labels"]
     assert keys(record, open_ended) - {"const", "params"} <= coded(text)
     for kind in record["blobs"]:
         assert kind in coded(text.split("Roles of blobs")[1])
+
+
+def test_every_field_of_a_request_is_documented() -> None:
+    text = page("record-format.md").split("(request)=")[1].split("(manifest)=")[0]
+    assert first_column(text) == set(Asked.__struct_fields__)
 
 
 def test_every_field_of_manifests_and_failures_is_documented(reader: tuple[Path, dict[str, str]]) -> None:
@@ -259,7 +272,7 @@ def test_every_part_of_an_action_is_documented_in_order() -> None:
     from cubinet.fingerprint import action_parts
     from cubinet.model import Digest, Toolchain
 
-    request = Request(Variant("x", "sm_90a"), Toolchain("", "", Digest("0" * 64)), (), (), (), {})  # type: ignore[arg-type]
+    request = Request(Variant("x", "sm_90a"), Toolchain("", "", Digest("0" * 64)), (), (), (), {})
     documented = [coded(row[0]).pop() for row in rows(sections(page("fingerprint.md"))["The parts of an action"])]
     assert documented == [name for name, _ in action_parts(request)]
 

@@ -140,5 +140,6 @@ def records(draw: st.DrawFn) -> Record:
         observation_counts=draw(st.dictionaries(names(), counts, max_size=3).map(lambda d: tuple(sorted(d.items())))),
         created=draw(texts()),
         producer=draw(texts()),
+        names=draw(pairs),
         local_only=draw(texts()),
     )
