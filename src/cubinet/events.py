@@ -9,6 +9,10 @@ from collections import Counter
 __all__ = ["Counters"]
 
 
+_NAMES = 256
+"""Reasons hold names of files and options: beyond this many, new ones count as `other`."""
+
+
 class Counters:
     """Counts by name: `hit.process`, `hit.local`, `miss.<reason>`, `compiled`, `error.<what>` and others.
 
@@ -32,6 +36,8 @@ class Counters:
     def add(self, name: str) -> None:
         """Count something."""
         with self._mine():
+            if len(self._counts) >= _NAMES and name not in self._counts:
+                name = f"{name.partition('.')[0]}.other"
             self._counts[name] += 1
 
     def first(self, text: str) -> bool:

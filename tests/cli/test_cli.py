@@ -218,6 +218,7 @@ def test_doctor_says_which_rule_found_the_compiler(cold: Cli) -> None:
     assert [step["rule"] for step in report["compiler"]["steps"]][:3] == ["CUBINET_NVCC", "NVCC", "$CUDA_HOME/bin"]
     assert [step["chosen"] for step in report["compiler"]["steps"]].count(True) == 1
     assert report["recorder"]["trusted"] is True
+    assert report["nvrtc"]["version"]
     assert report["store"]["writable"] is True
     assert "all is well" in cold("doctor").stdout
 

@@ -42,7 +42,7 @@ def verify(recompile: int | None, includes: tuple[str, ...], *, as_json: bool) -
     if recompile:
         with bar("compiling again") as progress:
             repeated = store.recompile(recompile, folders, progress)
-    good = found.clean and not (repeated and repeated.different)
+    good = found.clean and (repeated is None or repeated.good)
     if as_json:
         print_json(
             {**asdict(found), "clean": found.clean, "folder": store.folder}
@@ -89,6 +89,7 @@ def _examine() -> dict[str, Any]:
         "config": config_path(os.environ),
         "store": {"folder": None, "writable": None, "safe": None},
         "compiler": {"steps": [], "nvcc": None},
+        "nvrtc": {"version": None, "why": "not tried"},
         "recorder": {"trusted": False, "why": "not tried"},
         "trial": None,
         "problems": problems,
@@ -160,8 +161,19 @@ def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str])
             problems.append("a trial compile was stored but not found again")
     except CubinetError as exc:
         problems.append(str(exc))
+    report["nvrtc"] = _examine_nvrtc(store)
     recorder = adapter.recorder()
     report["recorder"] = {"trusted": not recorder.distrust, "why": recorder.distrust or None}
+
+
+def _examine_nvrtc(store: Store) -> dict[str, Any]:
+    """What is known of NVRTC; that it is missing is no problem, since nvcc does the main job."""
+    try:
+        tools = store.compiler("nvrtc").toolchain()
+    except CubinetError as exc:
+        return {"version": None, "why": str(exc)}
+    libraries = {program.role: program.path for program in tools.programs}
+    return {"version": tools.version, "identity": str(tools.identity), "libraries": libraries}
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -177,6 +189,8 @@ def _print(report: dict[str, Any]) -> None:
     if nvcc:
         click.echo(f"nvcc      {nvcc['version']} at {nvcc['path']}, identity {nvcc['identity']}")
         click.echo(f"host      {nvcc['host']}")
+    nvrtc = report["nvrtc"]
+    click.echo(f"nvrtc     {nvrtc['version'] or nvrtc['why']}")
     recorder = report["recorder"]
     text = "trusted" if recorder["trusted"] else f"not trusted: {recorder['why']}"
     click.echo(f"recorder  {text}")

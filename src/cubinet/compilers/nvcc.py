@@ -87,6 +87,8 @@ class NvccCompiler:
         if variant.target.vendor != "cuda":
             raise ConfigError("compile with nvcc", str(variant.target), "nvcc makes CUDA code only")
         environ = self.workshop.environ
+        if variant.kind == "ltoir":
+            raise ConfigError("make ltoir with nvcc", "", "nvcc makes it only on the way to linking", "use compiler nvrtc")
         if variant.headers:
             raise ConfigError(
                 "compile with nvcc", "", "it takes no headers in memory", "give a root, or compiler nvrtc"
