@@ -172,7 +172,7 @@ def _examine_nvrtc(store: Store) -> dict[str, Any]:
         tools = store.compiler("nvrtc").toolchain()
     except CubinetError as exc:
         return {"version": None, "why": str(exc)}
-    libraries = {program.role: program.path for program in tools.programs}
+    libraries = [program.path for program in tools.programs]
     return {"version": tools.version, "identity": str(tools.identity), "libraries": libraries}
 
 
