@@ -324,6 +324,8 @@ class Seen(StrEnum):
     READ = "read"
     PRESENT = "present"
     ABSENT = "absent"
+    TIME = "time"
+    """The time of a file that was read, where it reaches the result: line tables have it."""
     TREE = "tree"
     """A whole folder, names and content: the fallback when single looks could not be recorded."""
 
@@ -332,8 +334,8 @@ class Seen(StrEnum):
 class Observation:
     """One thing the compiler looked at: `label:relative/path`, how, and the content if it read it.
 
-    `digest` is that of the content for `read` and of the listing with all contents for `tree`;
-    `None` otherwise. A folder that was only probed is `present` like a file.
+    `digest` is that of the content for `read`, of the time for `time` and of the listing with all contents
+    for `tree`; `None` otherwise. A folder that was only probed is `present` like a file.
     """
 
     name: str

@@ -31,6 +31,7 @@ __all__ = [
     "TreeTooLargeError",
     "path_of",
     "read_observations",
+    "time_digest",
     "tree_digest",
 ]
 
@@ -110,9 +111,18 @@ def nearest_folder(path: str) -> str:
     return folder or "."
 
 
-def _above(path: str) -> tuple[str, str]:
-    """The nearest existing folders above a path, and above its end if a link in it leads nowhere."""
-    return nearest_folder(path), nearest_folder(os.path.realpath(path))
+def _above(path: str) -> tuple[str, ...]:
+    """The nearest existing folders above a path, and above all that links on the way to it lead to."""
+    found = []
+    for _ in range(40):  # as many links as the system follows
+        folder = nearest_folder(path)
+        found.append(folder)
+        rest = os.path.relpath(path, folder).split("/")
+        link = os.path.join(folder, rest[0])
+        if not os.path.islink(link):
+            break
+        path = os.path.join(folder, os.readlink(link), *rest[1:])
+    return tuple(found)
 
 
 class Mounts:
@@ -189,6 +199,11 @@ class Contents:
         return self.at_rest(stamp) and self.mounts.trusted(path, stamp[0])
 
 
+def time_digest(stamp: Stamp) -> str:
+    """Hex digest of a file's time in seconds, as line tables keep it."""
+    return blake3(str(stamp[3] // 10**9).encode(), derive_key_context="cubinet time v1").hexdigest()
+
+
 def tree_digest(contents: Contents, folder: str) -> str:
     """Hex digest of all names and contents under a folder, links followed.
 
@@ -233,6 +248,7 @@ class Sheet:
         reads: path → hex digest it must have.
         present: paths that must exist; with a trailing slash, as a folder.
         absent: paths that must not exist.
+        times: path → hex digest its time must have.
         trees: folder → hex digest of everything in it.
         names: path → the observation's name, for messages.
         lost: names whose label has no place here.
@@ -243,6 +259,7 @@ class Sheet:
     present: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     trees: dict[str, str] = field(default_factory=dict)
+    times: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     clashing: list[str] = field(default_factory=list)
@@ -257,9 +274,9 @@ class Sheet:
                 sheet.lost.append(o.name)
                 continue
             sheet.names.setdefault(path, o.name)
-            if o.seen in (Seen.READ, Seen.TREE):
+            if o.seen in (Seen.READ, Seen.TREE, Seen.TIME):
                 digest = o.digest.hex if o.digest else ""
-                wanted = sheet.reads if o.seen is Seen.READ else sheet.trees
+                wanted = {Seen.READ: sheet.reads, Seen.TREE: sheet.trees, Seen.TIME: sheet.times}[o.seen]
                 if wanted.setdefault(path, digest) != digest:  # two labels have one place here
                     sheet.clashing.append(o.name)
             else:
@@ -276,6 +293,7 @@ class Sheet:
                 yield Difference(self.names[path], "is gone")
             elif found[1] != digest:
                 yield Difference(self.names[path], "changed")
+        yield from self._other_times(contents)
         for path in self.present:
             if not still_present(path):
                 yield Difference(self.names[path], "is gone")
@@ -289,6 +307,12 @@ class Sheet:
                 same = False
             if not same:
                 yield Difference(self.names[path], "something in it changed")
+
+    def _other_times(self, contents: Contents) -> Iterator[Difference]:
+        for path, digest in self.times.items():
+            found = contents.digest(path)
+            if found is not None and time_digest(found[0]) != digest:
+                yield Difference(self.names[path], "has another time")
 
     def folders(self) -> list[str]:
         """The nearest existing folders above all absent paths, and above what links among them point to."""

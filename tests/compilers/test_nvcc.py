@@ -395,8 +395,11 @@ def test_line_information_names_files_that_a_profiler_can_open(make_store: MakeS
     made = make_store().get_or_compile(asked)
     assert f"{folder}".encode() in made.data
     assert f"{root}".encode() in made.data
-    assert observed(made)["r:h.cuh"] is Seen.READ
+    looks = {(o.name, o.seen) for o in read_observations(made.read("observations") or b"")}
+    assert {("r:h.cuh", Seen.READ), ("r:h.cuh", Seen.TIME), ("src:k.cu", Seen.TIME)} <= looks
     assert make_store().get_or_compile(asked).status == "hit"
+    os.utime(root / "h.cuh", (1, 1))
+    assert make_store().get_or_compile(asked).status == "compiled"
 
 
 def test_a_header_in_a_root_does_not_find_headers_beside_the_source(make_store: MakeStore, tmp_path: Path) -> None:

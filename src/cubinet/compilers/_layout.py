@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cubinet.errors import ConfigError
 from cubinet.fingerprint import digest_of
-from cubinet.model import Root, Variant
+from cubinet.model import Root, Seen, Variant
 from cubinet.protocols import Request
 from cubinet.registry import Workshop
 
@@ -156,10 +156,10 @@ class Layout:
         if not self.beside:
             return observed
         name = f"src:{self.variant.source_name}"
-        read = [o.digest for o in observed.observations if o.name == name]
+        read = [o.digest for o in observed.observations if o.name == name and o.seen is Seen.READ]
         same = read in ([], [None], [digest_of(self.variant.source_bytes())])
         changed = "" if same else f"{name} changed while compiling"
-        rest = tuple(o for o in observed.observations if o.name != name)
+        rest = tuple(o for o in observed.observations if o.name != name or o.seen is Seen.TIME)
         return replace(observed, observations=rest, uncacheable=observed.uncacheable or changed)
 
     def path_in(self, data: bytes) -> tuple[str, bool]:

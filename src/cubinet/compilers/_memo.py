@@ -42,13 +42,14 @@ class Memo(Generic[T]):
     def get(self, name: str, learn: Callable[[], T]) -> T:
         """The facts with this name; learned anew if a file they rest on changed."""
         known = self._known.get(name) or self._read(name)
-        if known is None or not self._unchanged(known):
+        if known is None or not self.unchanged(known):
             known = learn()
             self._write(name, known)
         self._known[name] = known
         return known
 
-    def _unchanged(self, known: T) -> bool:
+    def unchanged(self, known: T) -> bool:
+        """Whether every file these facts rest on has its stamp still."""
         try:
             return stamps_of(self.workshop.fs.stats(known.watched)) == known.stamps
         except OSError:

@@ -24,7 +24,8 @@ __all__ = ["Run"]
 _HOST_OPTIONS = "host-options"
 _QUOTED = frozenset(" \t\n\\\"'")
 _SEARCH = {"include": "-I", "system": "-isystem"}
-_PLAIN = re.compile(r"[A-Za-z0-9_./+@%=:-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_./+@%=: -]+")
+_ABSOLUTE = re.compile(rb"#\s*include\s*[\"<](/[^\">]*)")
 
 
 class Run:
@@ -46,6 +47,8 @@ class Run:
             bool(self.layout.beside),
             known.front_ends(),
             {path for _, path, _ in known.programs},
+            spelled=(*known.places, *((root.label for root in request.roots) if self.direct else ())),
+            timed=bool(request.bound),
         )
         self.argv, self.shown = self._argv()
         lines = ("".join(f"\\{c}" if c in _QUOTED else c for c in option) for option in self._host_options())
@@ -88,6 +91,15 @@ class Run:
             options.append("-fno-canonical-system-headers")
         options += (f"-iquoteinclude/{root.label}" for root in self.request.roots if root.kind == "quote")
         return options
+
+    def unkeyed(self) -> str:
+        """What about this compile the key cannot hold, as a sentence; or an empty text."""
+        if self.request.bound and not self.direct:
+            return "line tables would name a folder that is gone afterwards"
+        for path in _ABSOLUTE.findall(self.variant.source_bytes()):
+            if any(os.fsdecode(path).startswith(f"{place}/") for place in self.known.places.values()):
+                return f"its source includes {os.fsdecode(path)} by the toolchain's own path"
+        return ""
 
     def execute(self, timeout: float | None) -> Finished:
         environ = {

@@ -56,7 +56,7 @@ class Needs:
 
     Attributes:
         environ: variables that decide which NVRTC is found; the worker gets no others of the caller's.
-        path: the module search path, absolute.
+        path: the user's site folder or an empty text, then the module search path, all absolute.
         recorder: what it runs under.
         libraries: those it must have loaded; if none are given, a new worker loads what it finds.
     """
@@ -122,8 +122,8 @@ class Worker:
         self.about["libraries"] = [os.fsdecode(path) for path in self.about.get("libraries", ())]
         if not self.distrust and "error" not in self.about:
             self.distrust = self._unseen()
-        shutil.rmtree(f"{self.folder}/src")
-        shutil.rmtree(f"{self.folder}/include/proof")
+        for name in ("src", "include/proof"):
+            shutil.rmtree(f"{self.folder}/{name}", ignore_errors=True)
 
     def _unseen(self) -> str:
         """What the recorder missed of the first program's looks."""

@@ -1,15 +1,17 @@
 """The process NVRTC runs in: started under the recorder, asked over a pipe, thrown away if it misbehaves.
 
 Run as a script by `_nvrtc_pool.py`, with its private folder as argument. Each message is a length (4 bytes,
-little-endian) and MessagePack, texts as bytes. The first one gives the module search path, so that the same
-`cuda.bindings` is found as in the parent. It ends, and its folder with it, when the parent does, and when it
-was not asked anything for a while.
+little-endian) and MessagePack, texts as bytes. The first one is other: the user's site folder and the module
+search path, separated by NUL, so that the same `cuda.bindings` and the same library are found as in the parent.
+
+It ends, and its folder with it, when the parent does, and when it was not asked anything for a while.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import site
 import struct
 import sys
 from collections.abc import Callable
@@ -135,7 +137,9 @@ def serve(folder: str) -> None:
     path = _receive(requests)
     if path is None:
         return
-    sys.path[:] = os.fsdecode(path).split("\0")
+    user_site, *sys.path[:] = os.fsdecode(path).split("\0")
+    # cuda.bindings looks for libraries in the site folders, not on the search path
+    site.ENABLE_USER_SITE, site.USER_SITE = bool(user_site), user_site or None
     import msgspec
 
     decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from cubinet.compilers._recorder import Event
 from cubinet.model import Digest, Observation, Root, Seen
-from cubinet.observations import Contents, Stamp, TreeTooLargeError, path_of, still_present, tree_digest
+from cubinet.observations import Contents, Stamp, TreeTooLargeError, path_of, still_present, time_digest, tree_digest
 
 __all__ = ["Observed", "Scene", "from_depfile", "observe", "observe_all"]
 
-_IGNORED = ("/proc/", "/dev/", "/sys/", "/etc/malloc.conf")
-"""Kernel windows and the allocator's tuning: none reaches the result."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "pts/", "fd/", "stdin", "stdout", "stderr")
+_IGNORED = ("/proc/", "/sys/", "/etc/malloc.conf", *(f"/dev/{name}" for name in _DEVICES))
+"""Kernel windows, devices and the allocator's tuning: none reaches the result."""
 
 _SPECS = "specs"
 """The one file a gcc driver looks for that changes what it compiles."""
@@ -32,6 +33,9 @@ class Scene:
         places: label → absolute folder, as compilers spell it.
         beside: whether `src/` is the caller's own folder, and not one with the source alone.
         front_ends: programs whose looks are looks at sources (cc1plus).
+        spelled: labels of folders that compilers name by their absolute path: their own, and roots if files
+            are compiled where they are. Any other absolute path is one that a source spells out.
+        timed: whether times of files reach the result, as they do in line tables.
         programs: all files of the toolchain's identity.
         carriers: programs that only start others (the shell).
     """
@@ -42,28 +46,45 @@ class Scene:
     front_ends: Collection[str]
     programs: Collection[str]
     carriers: Collection[str] = ("sh", "dash", "bash", "rm")
+    spelled: Collection[str] = ()
+    timed: bool = False
 
     def name_of(self, path: str) -> str | None:
         """`label:relative` for a path as the compiler spelled it; `None` for its own files."""
+        if path == self.folder:
+            return None
         if path.startswith(self.folder + "/"):
             path = path[len(self.folder) + 1 :]
-        while path.startswith("./"):
-            path = path[2:].lstrip("/")
         if not path.startswith("/"):
-            top, _, rest = path.partition("/")
-            if top == "src" and self.beside:
-                return f"src:{rest}"
-            if top != "include" or not rest:
-                return None
-            label, _, rest = rest.partition("/")
-            return f"{label}:{rest}" if label in self.places else None
-        if path == self.folder or path.startswith(_IGNORED):
+            return self._inside(path)
+        if path.startswith(_IGNORED):
             return None
         best = ""
-        for label, place in self.places.items():
+        for label in self.spelled:
+            place = self.places[label]
             if (path == place or path.startswith(place + "/")) and len(place) > len(self.places.get(best, "")):
                 best = label
         return f"{best}:{path[len(self.places[best]) + 1 :]}" if best else f"file:{path}"
+
+    def _inside(self, path: str) -> str | None:
+        """The name of a path below the private folder, or of one that leads out of it again."""
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        here: list[str] = []
+        for i, part in enumerate(parts):
+            rest = "/".join(parts[i:])
+            if here == ["src"] and self.beside:
+                return f"src:{rest}"
+            if len(here) == 2 and here[0] == "include":  # a link: what follows is seen from where it leads
+                return f"{here[1]}:{rest}" if here[1] in self.places else None
+            if part == "..":
+                if not here:  # above the folder: a place of this machine
+                    return f"file:{os.path.normpath(f'{self.folder}/{rest}')}"
+                here.pop()
+            else:
+                here.append(part)
+        if here == ["src"] and self.beside:
+            return "src:"
+        return f"{here[1]}:" if len(here) == 2 and here[0] == "include" and here[1] in self.places else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,8 @@ class _Looks:
                 changed.append(f"{name} changed while compiling")
             if found is not None:
                 out.append(Observation(name, Seen.READ, Digest(found[1])))
+                if self.scene.timed:
+                    out.append(Observation(name, Seen.TIME, Digest(time_digest(found[0]))))
         for name in self.present:
             if name in self.reads:
                 continue
@@ -154,7 +177,7 @@ class _Looks:
         return tuple(out), changed[0] if changed else _taken_for_one(out, places)
 
 
-_ONCE = re.compile(rb"^[ \t]*#[ \t]*(pragma[ \t]+once|import)\b", re.MULTILINE)
+_ONCE = re.compile(rb"^[ \t]*#[ \t]*(pragma[ \t]+once|import)\b|_Pragma\s*\(\s*\"once\"", re.MULTILINE)
 
 
 def _taken_for_one(observations: Iterable[Observation], places: Mapping[str, str]) -> str:
@@ -165,8 +188,9 @@ def _taken_for_one(observations: Iterable[Observation], places: Mapping[str, str
     """
     paths: dict[Digest, dict[str, str]] = {}
     for o in observations:
-        if o.digest is not None:
-            paths.setdefault(o.digest, {})[os.path.realpath(path_of(o.name, places) or "")] = o.name
+        if o.digest is not None and o.seen is Seen.READ:
+            # by name, not by where links lead: a link may be a copy tomorrow
+            paths.setdefault(o.digest, {})[os.path.normpath(path_of(o.name, places) or "")] = o.name
     for found in paths.values():
         if len(found) > 1:
             first, second, *_ = found.items()

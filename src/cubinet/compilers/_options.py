@@ -119,6 +119,7 @@ class _Reading:
 
     def __init__(self, table: Table, kind: str, folder: str, read_text: Callable[[str], str]) -> None:
         self.table, self.kind, self.folder, self.read_text = table, kind, folder, read_text
+        self.last_macro = ""
         # Key: what a later argument replaces. Value: (group, option name, argument).
         self.kept: dict[object, tuple[str, str, str]] = {}
         self.order = count()
@@ -192,8 +193,9 @@ class _Reading:
                 argument = _spell(option, item)
                 if option.unordered:
                     kept[argument] = (argument, name, argument)
-                else:
+                elif group != "macros" or self.last_macro != argument:  # said again at once, it says nothing new
                     kept[next(self.order)] = (group, name, argument)
+                    self.last_macro = argument if group == "macros" else self.last_macro
         risky = _SHELL_QUOTED if option.words is None and option.form is Form.LIST else _SHELL_WORD
         for item in values if self.table.shell else ():
             if risky.search(item):

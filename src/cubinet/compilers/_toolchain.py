@@ -157,16 +157,21 @@ def _learn(nvcc: str, host: str) -> Facts:
     text = "\n".join(lines)
     version = dict(_VERSION.findall(text))
     arch = re.search(r"ptxas .*?-arch=(sm_\w+)", text)
-    here = os.path.dirname(real)
+    here, cicc = os.path.dirname(real), _value(lines, "CICC_PATH")
     candidates = [
         ("nvcc", real),
         ("nvcc.profile", f"{here}/nvcc.profile"),
-        ("cicc", f"{_value(lines, 'CICC_PATH')}/cicc"),
+        ("cicc", f"{cicc}/cicc"),
         ("libdevice", f"{_value(lines, 'NVVMIR_LIBRARY_DIR')}/libdevice.10.bc"),
-        *((name, f"{here}/{name}") for name in ("ptxas", "fatbinary", "nvlink", "cudafe++")),
+        # nvcc searches cicc's folder before its own
+        *((name, which(name, f"{cicc}:{here}")) for name in ("ptxas", "fatbinary", "nvlink", "cudafe++")),
         ("host driver", host),
         ("host front end", _front_end(host, front.output.decode(errors="surrogateescape").strip())),
     ]
+    # Links and folders too: one may be pointed elsewhere, and a program may appear in front of another.
+    named = [path for _, path in candidates if os.path.isfile(path)]
+    watched = {nvcc, host, cicc, here, *named, *map(os.path.realpath, named), *map(os.path.dirname, named)}
+    stamps = stamps_of([os.stat(path) for path in sorted(watched)])
     programs = []
     for role, path in candidates:
         path = os.path.realpath(path)  # noqa: PLW2901 - what runs, not what names it
@@ -177,10 +182,8 @@ def _learn(nvcc: str, host: str) -> Facts:
         what = f"no {', '.join(sorted(missing))} beside it" if missing else "its -dryrun cannot be read"
         raise ToolchainNotFoundError("nvcc", (f"{nvcc}: {what}",), "check the toolkit, or set CUBINET_NVCC to another")
     places = _toolkit_places(lines) | _host_places(listing.output.decode(errors="surrogateescape"), programs)
-    watched = sorted({nvcc, host, *(path for _, path, _ in programs)})
-    stamps = stamps_of([os.stat(path) for path in watched])
     number = ".".join(version[part] for part in ("MAJOR", "MINOR", "BUILD"))
-    return Facts(real, host, number, arch[1], programs, places, watched, stamps)
+    return Facts(real, host, number, arch[1], programs, places, sorted(watched), stamps)
 
 
 def _environ(host: str, work: str) -> dict[str, str]:

@@ -88,7 +88,9 @@ class NvccCompiler:
             raise ConfigError("compile with nvcc", str(variant.target), "nvcc makes CUDA code only")
         environ = self.workshop.environ
         if variant.kind == "ltoir":
-            raise ConfigError("make ltoir with nvcc", "", "nvcc makes it only on the way to linking", "use compiler nvrtc")
+            raise ConfigError(
+                "make ltoir with nvcc", "", "nvcc makes it only on the way to linking", "use compiler nvrtc"
+            )
         if variant.headers:
             raise ConfigError(
                 "compile with nvcc", "", "it takes no headers in memory", "give a root, or compiler nvrtc"
@@ -111,7 +113,7 @@ class NvccCompiler:
                 arguments.append(f"--pre-include={path}")
         bound = bound_by = ""
         if parsed.bound:
-            bound = "\0".join(f"{root.label}={root.path}" for root in roots) or "a private folder"
+            bound = "\0".join(f"{label}={place}" for label, place in sorted(places.items()))
             bound_by = f"{_short(parsed.bound)} writes the paths of this machine into it"
         return Request(
             variant,
@@ -135,6 +137,7 @@ class NvccCompiler:
         from cubinet.compilers._worker import private_folder
 
         host = request.detail if isinstance(request.detail, str) else None
+        self.refresh()  # what is compiled with counts, not what was there at the last look
         known = self.facts(host)
         trusted = recorder(self.workshop, known.host)
         if self._distrust:
@@ -153,6 +156,10 @@ class NvccCompiler:
                 observed = observed.joined(more)
                 kernels = inspected(request.variant, data, kernels)
             path, keyed = compiling.layout.path_in(data)
+            other = ""
+            if known.toolchain().identity != request.toolchain.identity or not self._memo.unchanged(known):
+                other = "the compiler changed while compiling"
+            other = other or compiling.unkeyed()
             return Compiled(
                 data,
                 compiling.layout.neutral(done.output),
@@ -160,7 +167,10 @@ class NvccCompiler:
                 observed.observations,
                 compiling.shown,
                 done.seconds,
-                uncacheable=request.uncacheable or observed.uncacheable or ("" if keyed or request.bound else path),
+                uncacheable=request.uncacheable
+                or observed.uncacheable
+                or other
+                or ("" if keyed or request.bound else path),
                 local_only=request.bound_by or observed.local_only or path,
                 messages=compiling.layout.named(done.output),
             )

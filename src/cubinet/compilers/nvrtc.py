@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import site
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -117,7 +118,7 @@ class NvrtcCompiler:
         now, path = time.monotonic(), _search_path()
         if self._facts is None or now >= self._facts[0] or path != self._facts[1]:
             deciding = (f"{name}={value}" for name, value in self._deciding())
-            text = "\0".join((sys.executable, *path, *_packages(path), *deciding))
+            text = "\0".join((sys.executable, *_packages(path), *deciding))
             key = blake3(text.encode("utf-8", "surrogateescape")).hexdigest(16)
             known = self._memo.get(f"nvrtc-{key}", self._learn)
             self._facts = (now + self.workshop.settings.refresh, path, known)
@@ -167,13 +168,14 @@ class NvrtcCompiler:
         for name, text in ((variant.source_name, variant.source), *variant.headers):
             if "\0" in text or "\0" in name:
                 raise ConfigError("compile with NVRTC", name, "it has a NUL character, and NVRTC reads no further")
-        parsed = parse_nvrtc(with_seed(variant.options), kind=variant.kind, folder=variant.folder or "/", environ={})
         known = self.facts()
+        kind = _kind_made(variant, known.archs)
+        parsed = parse_nvrtc(with_seed(variant.options), kind=kind, folder=variant.folder or "/", environ={})
         if parsed.bound:
             variant = kept_as_file(variant, self.workshop)
         roots = all_roots(variant, parsed.includes, {}, {})
         places = {root.label: root.path for root in roots}
-        arguments = [*_architecture(variant, parsed.architectures, known), *parsed.arguments, *parsed.passthrough]
+        arguments = [*_architecture(variant, parsed.architectures, known.archs), *parsed.arguments, *parsed.passthrough]
         in_memory = {name for name, _ in variant.headers}
         for i, path in enumerate(parsed.preincludes):
             # NVRTC looks among the headers in memory, in the working folder, then where it looks for all headers
@@ -255,13 +257,18 @@ class NvrtcCompiler:
 
 
 def _search_path() -> tuple[str, ...]:
-    """Where a worker looks for modules. Not the working folder, which `""` stands for: no code comes from there."""
-    return tuple(os.path.abspath(entry) for entry in sys.path if entry)
+    """The user's site folder, then where a worker looks for modules.
+
+    Not the working folder, which `""` stands for: no code comes from there.
+    """
+    user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
+    return (user, *(os.path.abspath(entry) for entry in sys.path if entry))
 
 
 def _packages(path: Sequence[str]) -> list[str]:
-    """Folders on the search path that may have the bindings, or a library. Others may change as they like."""
-    found = (f"{entry}/{name}" for entry in path for name in ("nvidia", "cuda"))
+    """Folders that may have the bindings, or a library. What else is on the search path may change as it likes."""
+    entries = dict.fromkeys((*site.getsitepackages(), *path))
+    found = (f"{entry}/{name}" for entry in entries if entry for name in ("nvidia", "cuda"))
     return [folder for folder in found if os.path.isdir(folder)]
 
 
@@ -283,22 +290,25 @@ def _one_line(text: str) -> str:
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
+def _arch(arch: str) -> re.Match[str]:
+    match = _ARCH.fullmatch(arch)
+    if match is None:
+        raise ConfigError("compile for", arch, "not an architecture of NVRTC", "an example: sm_90a")
+    return match
+
+
 def _kind_made(variant: Variant, archs: Sequence[int]) -> str:
     """What NVRTC can make of what was asked: PTX instead of a cubin for an architecture newer than it."""
-    number = int(_ARCH.fullmatch(variant.target.arch)[1])  # type: ignore[index]
-    return "ptx" if variant.kind == "cubin" and number > max(archs) else variant.kind
+    return "ptx" if variant.kind == "cubin" and int(_arch(variant.target.arch)[1]) > max(archs) else variant.kind
 
 
-def _architecture(variant: Variant, given: Sequence[str], known: Facts) -> tuple[str, ...]:
-    """The argument for the architecture, and for the kind. PTX stands in for an unknown architecture."""
-    match = _ARCH.fullmatch(variant.target.arch)
-    if match is None:
-        raise ConfigError("compile for", variant.target.arch, "not an architecture of NVRTC", "an example: sm_90a")
-    newest = max(known.archs)
+def _architecture(variant: Variant, given: Sequence[str], archs: Sequence[int]) -> tuple[str, ...]:
+    """The argument for the architecture; for one that is too new, the newest that NVRTC knows."""
+    match, newest = _arch(variant.target.arch), max(archs)
     reached = f"compute_{newest}" if int(match[1]) > newest else variant.target.arch
     asked = given[0].partition("=")[2] if given else reached
     named = _ARCH.fullmatch(asked)
     if asked != reached and (named is None or named.groups() != match.groups()):
         raise ConfigError("compile for", variant.target.arch, f"the options name {asked}", "name it once")
-    kind = _kind_made(variant, known.archs)
+    kind = _kind_made(variant, archs)
     return parse_nvrtc([f"--gpu-architecture={reached}"], kind=kind, folder="/", environ={}).architectures

@@ -162,14 +162,14 @@ class Checker:
     def _keep(self, key: str, sheet: Sheet) -> None:
         if self.folder is None or sheet.trees:
             return
-        files, folders = list(sheet.reads), sheet.folders()
+        files, folders = list(dict.fromkeys((*sheet.reads, *sheet.times))), sheet.folders()
         try:
             # Stamps are taken anew and compared with those of the hashed content: a file that changed in
             # between must not get its new stamp beside its old digest.
             rows = []
             for path in files:
                 found = self.contents.digest(path)
-                if found is None or found[1] != sheet.reads[path]:
+                if found is None or found[1] != sheet.reads.get(path, found[1]):
                     return
                 rows.append(found[0] if self.contents.lasting(path, found[0]) else _UNTRUSTED)
             infos = self.fs.stats(folders)
