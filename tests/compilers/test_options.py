@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 import pytest
 from hypothesis import given
@@ -259,7 +259,8 @@ values = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size
 @given(st.lists(values))
 def test_any_list_of_values_survives_being_written_and_read(items: list[str]) -> None:
     arguments = read(*(argument for item in items for argument in ("-D", _escape(item)))).arguments
-    assert [split_list(argument.partition("=")[2]) for argument in arguments] == [[item] for item in items]
+    once = [item for item, _ in groupby(items)]  # a macro that is defined again at once, the same, is one
+    assert [split_list(argument.partition("=")[2]) for argument in arguments] == [[item] for item in once]
     assert read(*arguments).arguments == arguments
 
 

@@ -91,6 +91,7 @@ def main(hook: str, given: str, made: str, *libraries: str) -> None:
     module = ModuleType("cubinet_hook")
     module.__file__ = hook
     sys.modules["cubinet_hook"] = module
+    links = {os.path.realpath(f"include/{label}"): f"include/{label}" for label in os.listdir("include")}
     before = _mapped()
     os.access(BEGIN, os.F_OK)
     with open(hook, "rb") as file:
@@ -102,7 +103,8 @@ def main(hook: str, given: str, made: str, *libraries: str) -> None:
     result = edit(data)
     for path in sorted(_mapped() - before):  # the loader of shared objects reads them unrecorded
         if not path.startswith((*_FOREIGN, *_libraries, f"{sys.base_prefix}/lib")):
-            open(path, "rb").close()
+            place = next((place for place in links if path.startswith(f"{place}/")), "")
+            open(links.get(place, "") + path.removeprefix(place), "rb").close()
     os.access(END, os.F_OK)
     if not isinstance(result, bytes):
         sys.exit(f"{hook}: edit returned {type(result).__name__}, not bytes")

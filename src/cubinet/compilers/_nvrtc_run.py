@@ -120,7 +120,8 @@ class Run:
             return Observed((), uncacheable=f"{outside}, and that cannot be seen: {distrust}" if outside else "")
         if events is None:
             return Observed((), uncacheable="what NVRTC read was not recorded")
-        scene = Scene(self.worker.folder, self.request.places, bool(self.layout.beside), (), ())
+        spelled = tuple(self.request.places) if self.request.bound else ()
+        scene = Scene(self.worker.folder, self.request.places, bool(self.layout.beside), (), (), spelled=spelled)
         looks = [event for event in events if not event.path.startswith(f"{ALIAS}/")]
         return self.layout.without_source(observe_all(looks, scene, self.contents, started_ns))
 

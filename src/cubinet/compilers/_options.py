@@ -113,8 +113,8 @@ class _Reading:
     """One run of `parse`: what has been read so far."""
 
     __slots__ = (
-        "architectures", "dropped", "files", "folder", "host", "includes", "kept", "kind", "kind_named", "order",
-        "passthrough", "preincludes", "read_text", "stages", "table", "uncacheable", "worded",
+        "architectures", "dropped", "files", "folder", "host", "includes", "kept", "kind", "kind_named", "last_macro",
+        "order", "passthrough", "preincludes", "read_text", "stages", "table", "uncacheable", "worded",
     )  # fmt: skip
 
     def __init__(self, table: Table, kind: str, folder: str, read_text: Callable[[str], str]) -> None:
