@@ -200,8 +200,8 @@ class Contents:
 
 
 def time_digest(stamp: Stamp) -> str:
-    """Hex digest of a file's time in seconds, as line tables keep it."""
-    return blake3(str(stamp[3] // 10**9).encode(), derive_key_context="cubinet time v1").hexdigest()
+    """Hex digest of the time of a file's last change, in nanoseconds."""
+    return blake3(str(stamp[3]).encode(), derive_key_context="cubinet time v1").hexdigest()
 
 
 def tree_digest(contents: Contents, folder: str) -> str:

@@ -102,6 +102,30 @@ def test_names_a_hook_looks_for_in_vain_are_observed(make_store: MakeStore, tool
     assert make_store().get_or_compile(variant(tools, text)).status == "compiled"
 
 
+def test_a_time_is_keyed_only_if_a_hook_asks_about_the_file(make_store: MakeStore, tools: Path) -> None:
+    asks = "import os\n\ndef edit(data):\n    os.stat('include/tools/tag.txt')\n    return data\n"
+    for text, status in ((STAMP, "hit"), (asks, "compiled")):
+        make_store().get_or_compile(variant(tools, text))
+        for name in ("edit.py", "tag.txt"):
+            os.utime(tools / name, (1, 1_500_000_000))
+        assert make_store().get_or_compile(variant(tools, None)).status == status
+
+
+def test_a_hook_may_be_a_link_but_where_links_lead_is_not_keyed(
+    make_store: MakeStore, tools: Path, tmp_path: Path
+) -> None:
+    farm = plant(tmp_path / "farm", {})
+    variant(tools, STAMP)
+    for name in ("edit.py", "tag.txt"):
+        (farm / name).symlink_to(tools / name)
+    made = make_store().get_or_compile(variant(farm, None))
+    assert made.reason == made.record.local_only == ""
+    assert make_store().get_or_compile(variant(tools, None)).fingerprint == made.fingerprint
+    (tools / "link").symlink_to("tag.txt")
+    asks = "import os\n\ndef edit(data):\n    os.readlink('include/tools/link')\n    return data\n"
+    assert "asks about a link" in make_store().get_or_compile(variant(tools, asks)).reason
+
+
 HELPER = "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\nimport helper\n" + SAME
 
 

@@ -663,23 +663,37 @@ def test_a_burst_of_small_kernels_costs_little_more_than_nvrtc_itself(
     assert each < first  # no process start
 
 
-def test_a_forked_child_starts_its_own_workers_and_leaves_the_parents_alone(make_store: MakeStore, alone: None) -> None:
-    store = make_store()
-    store.get_or_compile(variant())
-    before, (idle,) = workers(), POOL._idle
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            made = store.get_or_compile(variant(f"{TINY}// in the child\n"))
-            status = 0 if made.status == "compiled" and len(workers()) == 1 and not workers() & before else 2
-            POOL.close()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert Path(idle.folder).is_dir()
-    assert store.get_or_compile(variant(f"{TINY}// in the parent\n")).status == "compiled"
-    assert workers() == before
+_FORK = """
+import os, sys
+from cubinet import Settings, Store, Variant
+store = Store(sys.argv[1], settings=Settings(durable=False))
+def build(text):
+    return store.get_or_compile(Variant(f'extern "C" __global__ void k() {{}}  // {text}', "sm_90a", compiler="nvrtc"))
+build("first")
+from cubinet.compilers._nvrtc_pool import POOL
+(mine,) = POOL._idle
+before = set(os.listdir("/proc/self/fd"))
+child = os.fork()
+if child == 0:
+    inherited = {str(mine._to), str(mine._from)} & set(os.listdir("/proc/self/fd"))
+    made = build("in the child")
+    (other,) = POOL._idle
+    print(made.status, other._process.pid != mine._process.pid, sorted(inherited), flush=True)
+    sys.exit(0)  # runs what is registered for the end
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.path.isdir(mine.folder), mine._process.poll())
+print(build("in the parent").status, POOL._idle == [mine])
+"""
+
+
+def test_a_forked_child_starts_its_own_workers_and_leaves_the_parents_alone(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    environ = clean_environ(os.environ) | {"TMPDIR": str(plant(tmp_path / "t", {})), "PYTHONWARNINGS": "error"}
+    argv = [sys.executable, "-c", _FORK, make_store().folder]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["compiled True []", "0 True None", "compiled True"]
+    assert list((tmp_path / "t").iterdir()) == []
 
 
 _SESSION = """

@@ -22,7 +22,7 @@ def plant(root: Path, tree: Mapping[str, str]) -> Path:
 
 
 def observed(artifact: Artifact) -> dict[str, Seen]:
-    """Name → how it was looked at."""
+    """Name → how it was looked at, times left out."""
     data = artifact.read("observations")
     assert data is not None
-    return {o.name: o.seen for o in read_observations(data)}
+    return {o.name: o.seen for o in read_observations(data) if o.seen is not Seen.TIME}

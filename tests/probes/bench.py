@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +56,8 @@ class Verdict(StrEnum):
 
 @dataclass
 class Asked:
-    """What is asked of the store, in the words of the bench: paths below its folder, `{folder}` for the folder.
+    """What is asked of the store, in the words of the bench: paths below its folder, `{folder}` for the
+    folder and `{above}` for a file name of its own in the folder for temporary files.
 
     `file` names the source in the folder; without one the source is text in memory. Roots are
     `label=path`, with `system:` or `quote:` in front if they are searched so.
@@ -140,7 +142,8 @@ _ERRORS = ("error", "refused")
 class Result:
     """What a probe showed with one compiler, and all lookups it rests on."""
 
-    probe: Probe
+    name: str
+    effect: Effect
     compiler: str
     verdict: Verdict
     before: Outcome
@@ -149,7 +152,7 @@ class Result:
     note: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.compiler}: {self.probe.name}: {self.verdict}{self.note and f' ({self.note})'}\n"
+        said = f"{self.compiler}: {self.name}: {self.verdict}{self.note and f' ({self.note})'}\n"
         for name in ("before", "after", "fresh"):
             one: Outcome = getattr(self, name)
             said += f"  {name}: {one.status}, {len(one.data)} bytes, {one.reason}{one.words}\n"
@@ -170,15 +173,16 @@ class Bench:
         self.probe, self.compiler, self.tools = probe, compiler, tools
         self.folder, self.store_folder = home / "tree", home / "store"
         self.folder.mkdir(parents=True)
-        self.environ = {key: self._filled(value) for key, value in probe.environ.items()}
+        self.above = Path(tempfile.gettempdir(), f"cubinet-probe-{os.urandom(6).hex()}.h")
+        self.environ = {key: self.filled(value) for key, value in probe.environ.items()}
         self.asked = Asked(
             probe.source, probe.file, probe.roots, probe.options, probe.arch, probe.kind, dict(probe.more)
         )
         self.restore = contextlib.ExitStack()
         self._discarded = 0
 
-    def _filled(self, text: str) -> str:
-        return text.replace("{folder}", str(self.folder))
+    def filled(self, text: str) -> str:
+        return text.replace("{folder}", str(self.folder)).replace("{above}", self.above.name)
 
     # --- for changes
 
@@ -189,8 +193,11 @@ class Bench:
         return path
 
     def write(self, name: str, text: str) -> None:
-        """Write a file over what was there, in place."""
-        self.path(name).write_text(self._filled(text))
+        """Write a file over what was there, in place; a link is replaced and not followed."""
+        path = self.path(name)
+        if path.is_symlink():
+            path.unlink()
+        path.write_text(self.filled(text))
 
     def remove(self, name: str) -> None:
         """Remove whatever is there."""
@@ -205,7 +212,7 @@ class Bench:
         path = self.path(name)
         if os.path.lexists(path):
             self.remove(name)
-        path.symlink_to(self._filled(target))
+        path.symlink_to(self.filled(target))
 
     # --- lookups
 
@@ -216,20 +223,27 @@ class Bench:
         for text in asked.roots:
             label, _, path = text.partition("=")
             kind, colon, name = label.rpartition(":")
-            roots.append(Root(name, self._filled(path) if path[0] in "/{" else f"{self.folder}/{path}", kind if colon else "include"))
+            roots.append(
+                Root(
+                    name,
+                    self.filled(path) if path[0] in "/{" else f"{self.folder}/{path}",
+                    kind if colon else "include",
+                )
+            )
         rest: dict[str, Any] = {
             "kind": asked.kind,
             "roots": roots,
-            "options": [self._filled(option) for option in asked.options],
+            "options": [self.filled(option) for option in asked.options],
             "folder": str(self.folder),
             "compiler": self.compiler,
             **asked.more,
         }
-        if "source_folder" in rest:
-            rest["source_folder"] = self._filled(rest["source_folder"])
+        for name in ("source_folder", "folder"):
+            if name in rest:
+                rest[name] = self.filled(rest[name])
         if asked.file:
             return Variant.from_file(self.folder / asked.file, asked.arch, **rest)
-        return Variant(self._filled(asked.source), asked.arch, **rest)
+        return Variant(self.filled(asked.source), asked.arch, **rest)
 
     def store(self, **settings: Any) -> Store:
         """A store as a new process has it: over the folder, with nothing in memory."""
@@ -254,6 +268,12 @@ class Bench:
             return Outcome("error", words=f"{exc}\n{exc.log}")
         except ConfigError as exc:
             return Outcome("refused", words=str(exc))
+
+    def compile_other(self, store: Store | None = None) -> None:
+        """Compile something that has nothing to do with what is asked."""
+        asked, self.asked = self.asked, Asked(source="__global__ void other() {}\n")
+        assert self.look(store).status == "compiled"
+        self.asked = asked
 
     def fresh(self) -> Outcome:
         """The same in an empty store at the same place, as results may name the store's folder."""
@@ -294,7 +314,9 @@ def run(probe: Probe, compiler: str, home: Path, tools: Path, *, thorough: bool 
         if probe.first is None and before.status == "compiled" and not before.reason:
             again = bench.look()
             if again.status != "hit" or not again.same(before):
-                return Result(probe, compiler, Verdict.NEEDLESS, before, again, before, "without any change")
+                return Result(
+                    probe.name, probe.effect, compiler, Verdict.NEEDLESS, before, again, before, "without any change"
+                )
         time.sleep(0.02)
         probe.change(bench)
         after = bench.look()
@@ -318,7 +340,7 @@ def _judged(probe: Probe, compiler: str, before: Outcome, after: Outcome, bench:
         verdict, note = Verdict.IDLE, "it changes the result"
     if verdict is Verdict.RIGHT and probe.effect is Effect.NOTHING and after.status != "hit":
         verdict = Verdict.NEEDLESS
-    return Result(probe, compiler, verdict, before, after, fresh, note)
+    return Result(probe.name, probe.effect, compiler, verdict, before, after, fresh, note)
 
 
 def make_tools(folder: Path, compilers: Sequence[str]) -> Path:

@@ -10,6 +10,7 @@ It must give the same bytes for the same data and files: what it makes of the cl
 from __future__ import annotations
 
 import os
+import stat as modes
 import sys
 import sysconfig
 import time
@@ -128,14 +129,25 @@ class _Run:
         marks = [i for i, event in enumerate(events) if event.path in (worker.BEGIN, worker.END)]
         looks = events[marks[0] + 1 : marks[-1]] if len(marks) == 2 else []
         libraries = tuple(f"{folder}/" for folder in _libraries())
-        foreign = [event for event in looks if not _inside(event, libraries)]
+        read, asked = _parted([event for event in looks if not _inside(event, libraries)])
         scene = Scene(self.folder, self.layout.request.places, bool(self.layout.beside), (), ())
-        observed = observe_all([e for e in foreign if e.op in "RAPWD"], scene, self.contents, started_ns)
+        observed = observe_all(read, scene, self.contents, started_ns)
+        # of a file that it asks about a hook may use size and time, and of a link where it leads
+        files = [replace(event, op="R") for event in asked if modes.S_ISREG(event.mode)]
+        observed = observed.joined(observe_all(files, replace(scene, timed=True), self.contents, started_ns))
+        link = next((event.path for event in asked if self._is_link(event.path)), "")
+        if link:
+            observed = replace(observed, uncacheable=observed.uncacheable or f"the post-hook asks about a link: {link}")
         if not any(o.name == self.variant.hook and o.seen is Seen.READ for o in observed.observations):
             return Observed((), uncacheable="what the post-hook reads was not recorded")
         program = next((event.path for event in looks if event.op in "SX"), "")
         trouble = f"the post-hook starts other programs: {program}" if program else observed.uncacheable
         return replace(observed, uncacheable=trouble.replace("the compiler", "the post-hook"))
+
+    def _is_link(self, path: str) -> bool:
+        """Whether a path is a link, and none of those this folder is made of."""
+        whole = os.path.join(self.folder, path)
+        return os.path.dirname(whole) not in (self.folder, f"{self.folder}/include") and os.path.islink(whole)
 
     def _checked(self, made: bytes, observed: Observed) -> Observed:
         """The same, unless the hook wrote the name of a folder into the object."""
@@ -144,6 +156,23 @@ class _Run:
             return observed
         trouble = "" if keyed or self.layout.request.bound else path
         return replace(observed, uncacheable=observed.uncacheable or trouble, local_only=observed.local_only or path)
+
+
+def _parted(looks: Sequence[Event]) -> tuple[list[Event], list[Event]]:
+    """Looks at what files hold and which there are, and questions about files that are there."""
+    read: list[Event] = []
+    asked: list[Event] = []
+    importing = 0
+    for event in looks:
+        if event.path in (worker.IMPORT, worker.IMPORTED):
+            importing += 1 if event.path == worker.IMPORT else -1
+            continue
+        question = event.op == "P" and not importing
+        if question:
+            asked.append(event)
+        if event.op in "RAPWD" and not (question and modes.S_ISREG(event.mode)):
+            read.append(event)
+    return read, asked
 
 
 def _inside(event: Event, libraries: tuple[str, ...]) -> bool:

@@ -12,7 +12,9 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
 BEGIN, END = "/cubinet/begin", "/cubinet/end"
-"""Names that no file has: looked for around the hook, so that the log shows where its looks begin and end."""
+IMPORT, IMPORTED = "/cubinet/import", "/cubinet/imported"
+"""Names that no file has: looked for around the hook, and around each search for a module, so that the log shows
+where these begin and end."""
 
 _FOREIGN = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/dev/", "[")
 
@@ -39,7 +41,11 @@ class _Finder(machinery.FileFinder):
             frame = frame.f_back
         if is_library(frame.f_code.co_filename):
             return None  # what it tries beyond itself is optional, and would differ from place to place
-        return super().find_spec(fullname, target)
+        os.access(IMPORT, os.F_OK)
+        try:
+            return super().find_spec(fullname, target)
+        finally:
+            os.access(IMPORTED, os.F_OK)
 
     def _fill_cache(self) -> None:
         self._path_cache = self._relaxed_path_cache = _AnyName()
@@ -102,8 +108,8 @@ def main(hook: str, given: str, made: str, *libraries: str) -> None:
         sys.exit(f"{hook} has no function edit(data)")
     result = edit(data)
     for path in sorted(_mapped() - before):  # the loader of shared objects reads them unrecorded
-        if not path.startswith((*_FOREIGN, *_libraries, f"{sys.base_prefix}/lib")):
-            place = next((place for place in links if path.startswith(f"{place}/")), "")
+        place = next((place for place in links if path.startswith(f"{place}/")), "")
+        if place or not path.startswith((*_FOREIGN, *_libraries, f"{sys.base_prefix}/lib")):
             open(links.get(place, "") + path.removeprefix(place), "rb").close()
     os.access(END, os.F_OK)
     if not isinstance(result, bytes):

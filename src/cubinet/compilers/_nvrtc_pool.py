@@ -75,10 +75,11 @@ class Worker:
         distrust: why what it looks at cannot be seen; empty if it can.
         loaded: the libraries it has; empty if they may have been replaced while it loaded them.
         since: when it was last given back, by the monotonic clock.
+        leaving: whether it is being ended because the interpreter is.
     """
 
     def __init__(self, needs: Needs) -> None:
-        self.needs, self.loaded, self.since = needs, needs.libraries, 0.0
+        self.needs, self.loaded, self.since, self.leaving = needs, needs.libraries, 0.0, False
         self.distrust = needs.recorder.distrust
         self._process: subprocess.Popen[bytes] | None = None
         self._links: dict[str, str] = {}
@@ -161,15 +162,18 @@ class Worker:
 
     def _ask(self, data: bytes, timeout: float | None) -> dict[str, Any]:
         deadline = None if timeout is None else time.monotonic() + timeout
+        said = os.path.getsize(f"{self.folder}/{_WORDS}")
         try:
             self._write(protocol.LENGTH.pack(len(data)) + data, deadline)
             (size,) = protocol.LENGTH.unpack(self._read(protocol.LENGTH.size, deadline))
             found: dict[str, Any] = _decoder.decode(self._read(size, deadline))
-        except TimeoutError:
+        except TimeoutError as exc:
             self._kill()
-            raise WorkerDiedError(f"it was killed after {timeout:g} s", self._words(), timed_out=True) from None
-        except (EOFError, BrokenPipeError, msgspec.DecodeError):
-            raise WorkerDiedError(self._end(), self._words()) from None
+            raise WorkerDiedError(f"it was killed after {timeout:g} s", self._words(said), timed_out=True) from exc
+        except (EOFError, BrokenPipeError, msgspec.DecodeError) as exc:
+            if self.leaving:  # a daemon thread at the end of the interpreter: it must not complain
+                threading.Event().wait()
+            raise WorkerDiedError(self._end(), self._words(said)) from exc
         except BaseException:
             self._kill()
             raise
@@ -203,10 +207,10 @@ class Worker:
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         return f"the process NVRTC runs in ended with {how}"
 
-    def _words(self) -> str:
-        """The end of what the process printed."""
+    def _words(self, start: int) -> str:
+        """What the process printed from there on, or the end of it."""
         try:
-            return Path(self.folder, _WORDS).read_bytes()[-4000:].decode(errors="replace").strip()
+            return Path(self.folder, _WORDS).read_bytes()[start:][-4000:].decode(errors="replace").strip()
         except OSError:
             return ""
 
@@ -287,7 +291,7 @@ class Pool:
     def __init__(self) -> None:
         self._limit = max(2, len(os.sched_getaffinity(0)))
         self._lock, self._idle, self._all = threading.Lock(), list[Worker](), set[Worker]()
-        atexit.register(self.close)
+        atexit.register(self._leave)
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
@@ -366,6 +370,11 @@ class Pool:
         with self._lock:
             self._all.discard(worker)
         worker.close()
+
+    def _leave(self) -> None:
+        for worker in self._all:
+            worker.leaving = True
+        self.close()
 
     def close(self) -> None:
         """End all workers."""

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Run:
             or ("" if keyed or self.request.bound else path)
             or self._clock(observed),
             local_only=self.request.bound_by or observed.local_only or path,
-            messages=self.layout.named(log),
+            messages=self._named(log),
             kind=self.kind,
             names=tuple(sorted(names.items())),
         )
@@ -105,6 +106,9 @@ class Run:
             "options": [os.fsencode(option) for option in options],
             "folder": os.fsencode(self.folder),
         }
+
+    def _named(self, log: bytes) -> str:
+        return self.layout.named(log).replace(f"{ALIAS}/src/", "")
 
     def _verbose(self, asked: Mapping[str, Any], timeout: float | None) -> str:
         options = [*asked["options"], b"--ptxas-options=--verbose"]
@@ -123,7 +127,9 @@ class Run:
         spelled = tuple(self.request.places) if self.request.bound else ()
         scene = Scene(self.worker.folder, self.request.places, bool(self.layout.beside), (), (), spelled=spelled)
         looks = [event for event in events if not event.path.startswith(f"{ALIAS}/")]
-        return self.layout.without_source(observe_all(looks, scene, self.contents, started_ns))
+        observed = self.layout.without_source(observe_all(looks, scene, self.contents, started_ns))
+        program = next((event.path for event in looks if event.op in "SX"), "")
+        return replace(observed, uncacheable=f"NVRTC started {program}") if program else observed
 
     def _texts(self) -> dict[str, bytes]:
         """Everything in memory by name."""
@@ -178,10 +184,10 @@ class Run:
             )
         except ObjectError as exc:
             finding = f"NVRTC succeeded but cannot {exc.action} {exc.subject}: {exc.finding}"
-            raise CompileError(self.subject, finding, exc.remedy, self.layout.named(log)) from exc
+            raise CompileError(self.subject, finding, exc.remedy, self._named(log)) from exc
 
     def _error(self, answer: Mapping[str, Any], log: bytes, observed: Observed) -> CompileError:
-        text = self.layout.named(log)
+        text = self._named(log)
         known = f"NVRTC {self.request.toolchain.version}"
         if "error" in answer:
             return CompileError(self.subject, f"NVRTC refused: {answer['error']}", "", text, self.shown, known)

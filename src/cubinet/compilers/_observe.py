@@ -110,7 +110,7 @@ class _Looks:
 
     scene: Scene
     reads: dict[str, Stamp] = field(default_factory=dict)
-    present: dict[str, None] = field(default_factory=dict)
+    present: dict[str, Stamp | None] = field(default_factory=dict)
     absent: dict[str, None] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
 
@@ -134,14 +134,14 @@ class _Looks:
             if self.reads.setdefault(name, event.stamp) != event.stamp:
                 self.trouble.append(f"{name} changed while compiling")
         elif event.op == "P":
-            self.present[name] = None
+            self.present[name] = event.stamp
 
     def by_other(self, event: Event, program: str) -> None:
         """Drivers, code generators and shells may read their own files and each other's, nothing else."""
         if event.op == "A" and os.path.basename(event.path) == _SPECS:
             lib = self.scene.places.get("hostlib", "")
-            if lib and event.path.startswith(os.path.dirname(lib)):
-                self.absent[f"hostlib:{os.path.relpath(event.path, lib)}"] = None
+            near = lib and event.path.startswith(os.path.dirname(lib) + "/")
+            self.absent[f"hostlib:{os.path.relpath(event.path, lib)}" if near else f"file:{event.path}"] = None
             return
         if event.op != "R" or not event.path.startswith("/") or modes.S_ISDIR(event.mode) or event.error:
             return
@@ -174,7 +174,19 @@ class _Looks:
             if os.path.exists(path_of(name, places) or ""):
                 changed.append(f"{name} appeared while compiling")
             out.append(Observation(name, Seen.ABSENT))
-        return tuple(out), changed[0] if changed else _taken_for_one(out, places)
+        return tuple(out), changed[0] if changed else self._known_already() or _taken_for_one(out, places)
+
+    def _known_already(self) -> str:
+        """Why the result depends on two names being one file; usually an empty text.
+
+        NVRTC does not open a file with `#pragma once` that it has read by another name: it asks for its inode.
+        """
+        read = {stamp[:2]: name for name, stamp in self.reads.items()}
+        for name, stamp in self.present.items():
+            first = read.get(stamp[:2]) if stamp is not None and name not in self.reads else None
+            if first is not None and os.path.normpath(first) != os.path.normpath(name):
+                return f"{first} and {name} are one file here, and one was read for both"
+        return ""
 
 
 _ONCE = re.compile(rb"^[ \t]*#[ \t]*(pragma[ \t]+once|import)\b|_Pragma\s*\(\s*\"once\"", re.MULTILINE)

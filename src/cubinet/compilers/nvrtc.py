@@ -187,7 +187,7 @@ class NvrtcCompiler:
                 arguments.append(f"--pre-include={path}")
         bound = ""
         if parsed.bound:
-            bound = "\0".join(f"{root.label}={root.path}" for root in roots) or "a private folder"
+            bound = "\0".join(f"{label}={place}" for label, place in sorted(places.items())) or "a private folder"
         return Request(
             variant,
             known.toolchain(),
