@@ -42,8 +42,8 @@ def variant(root: Path, text: str | None = SAME, **rest: Any) -> Variant:
     """A request with a hook of this text."""
     if text is not None:
         (root / "edit.py").write_text(text)
-    fields = {"compiler": "nvrtc", "hook": "tools:edit.py", "roots": [Root("tools", str(root))], "entries": ["k"]}
-    return Variant(fields.pop("source", SOURCE), ARCH, **{**fields, **rest})  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"compiler": "nvrtc", "hook": "tools:edit.py", "roots": [Root("tools", str(root))]}
+    return Variant(rest.pop("source", SOURCE), ARCH, **{**fields, "entries": ["k"], **rest})
 
 
 def plain(make_store: MakeStore, compiler: str) -> Artifact:
@@ -104,10 +104,10 @@ def test_names_a_hook_looks_for_in_vain_are_observed(make_store: MakeStore, tool
 
 def test_a_time_is_keyed_only_if_a_hook_asks_about_the_file(make_store: MakeStore, tools: Path) -> None:
     asks = "import os\n\ndef edit(data):\n    os.stat('include/tools/tag.txt')\n    return data\n"
-    for text, status in ((STAMP, "hit"), (asks, "compiled")):
+    for text, status, when in ((STAMP, "hit", 1_500_000_000), (asks, "compiled", 1_600_000_000)):
         make_store().get_or_compile(variant(tools, text))
         for name in ("edit.py", "tag.txt"):
-            os.utime(tools / name, (1, 1_500_000_000))
+            os.utime(tools / name, (when, when))
         assert make_store().get_or_compile(variant(tools, None)).status == status
 
 
@@ -169,7 +169,7 @@ def test_a_shared_object_that_a_hook_loads_is_observed(make_store: MakeStore, to
 def test_the_order_of_a_set_is_the_same_in_every_process(make_store: MakeStore, tools: Path) -> None:
     text = "def edit(data):\n    word = ''.join({'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'}).encode()\n"
     text += "    return data.replace(b'Cuda comp', word, 1)\n"
-    made = {make_store(folder=tools / f"s{i}").get_or_compile(variant(tools, text)).data for i in range(3)}
+    made = {make_store().get_or_compile(variant(tools, text, source=f"{SOURCE}// {i}\n")).data for i in range(3)}
     assert len(made) == 1
 
 

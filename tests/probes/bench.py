@@ -86,7 +86,7 @@ class Probe:
         files: what the folder holds before, by path.
         prepare: makes what is no plain file.
         source, file, roots, options, arch, kind, more: what is asked, as in `Asked`.
-        environ: variables of the store; `{folder}` is the bench's folder.
+        environ, settings: those of the store; `{folder}` in a variable is the bench's folder.
         first: does the first lookup instead of a plain `get_or_compile`.
         compilers: which ones it applies to.
         aged: whether files count as at rest.
@@ -109,6 +109,7 @@ class Probe:
     kind: str = "cubin"
     more: Mapping[str, Any] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     first: Callable[[Bench], Outcome] | None = None
     compilers: tuple[str, ...] = ("nvcc", "nvrtc")
     aged: bool = True
@@ -163,7 +164,8 @@ class Bench:
     """One probe under way.
 
     Args:
-        home: an empty folder; the probe's tree and the store lie in it side by side.
+        home: a folder; the probe's tree and the store lie in it side by side. What was there is deleted. If it
+            is the same for many probes, so are the paths of their stores, and NVRTC's workers stay warm.
         probe: what to do.
         compiler: with which.
         tools: the `tools` folder of a store that has compiled with all of them.
@@ -171,6 +173,7 @@ class Bench:
 
     def __init__(self, home: Path, probe: Probe, compiler: str, tools: Path) -> None:
         self.probe, self.compiler, self.tools = probe, compiler, tools
+        shutil.rmtree(home, ignore_errors=True)
         self.folder, self.store_folder = home / "tree", home / "store"
         self.folder.mkdir(parents=True)
         self.above = Path(tempfile.gettempdir(), f"cubinet-probe-{os.urandom(6).hex()}.h")
@@ -254,7 +257,7 @@ class Bench:
             if self.probe.own_tools:
                 for path in tools.glob("toolchain-*"):
                     path.unlink()
-        chosen = Settings(**{"durable": False, "refresh": 0.0, **settings})
+        chosen = Settings(**{"durable": False, "refresh": 0.0, **self.probe.settings, **settings})
         store = Store(self.store_folder, settings=chosen, environ=clean_environ() | self.environ)
         if self.probe.aged:
             store._contents.clock = lambda: time.time_ns() + AHEAD_NS
@@ -364,11 +367,11 @@ def missing(compiler: str) -> str:
 
 
 @contextlib.contextmanager
-def after_a_while(seconds: float, action: Callable[[], None]) -> Iterator[None]:
-    """Do something in another thread, unless what is within takes less time; then at its end."""
-    timer = threading.Timer(seconds, action)
-    timer.start()
+def in_another_thread(action: Callable[[], None]) -> Iterator[None]:
+    """Do something meanwhile, and wait for its end."""
+    thread = threading.Thread(target=action)
+    thread.start()
     try:
         yield
     finally:
-        timer.join()
+        thread.join()

@@ -6,6 +6,7 @@ What is not right is explained on standard error. The exit status is 1 if there 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -29,7 +30,7 @@ def one(work: tuple[int, str, str, bool]) -> Result | str:
     probe = PROBES[number]
     if why := missing(compiler) or (probe.needs(compiler) if probe.needs else ""):
         return why
-    return run(probe, compiler, Path(folder, compiler, str(number)), Path(folder, "tools"), thorough=thorough)
+    return run(probe, compiler, Path(folder, f"home-{os.getpid()}"), Path(folder, "tools"), thorough=thorough)
 
 
 def word(found: Result | str | None) -> str:
@@ -67,7 +68,7 @@ def totals(found: dict[tuple[str, str], Result | str], probes: list[Probe]) -> l
         results = [r for (_, c), r in found.items() if c == compiler and not isinstance(r, str)]
         must_hit = [r for r in results if r.effect is Effect.NOTHING]
         lines.append(
-            f"- {compiler}: {len(results) - len(must_hit)} probes that must not be wrong and {len(must_hit)} that must hit: "
+            f"- {compiler}: {len(results) - len(must_hit)} that must not be wrong, {len(must_hit)} that must hit: "
             f"{sum(r.verdict is Verdict.WRONG for r in results)} wrong results, "
             f"{sum(r.verdict is Verdict.NEEDLESS for r in results)} needless misses"
         )
@@ -98,15 +99,15 @@ def main() -> int:
         with ProcessPoolExecutor(asked.jobs) as pool:
             found = {(p.name, c): result for (p, c), result in zip(pairs, pool.map(one, work), strict=True)}
     bad = [r for r in found.values() if not isinstance(r, str) and r.verdict is not Verdict.RIGHT]
-    print("\n".join(map(str, bad)), file=sys.stderr)
+    print("\n".join(map(str, bad)), file=sys.stderr)  # noqa: T201 - it reports
     for title, effects in (
         ("Must never be wrong", (Effect.CHANGES, Effect.OPEN)),
         ("Must hit", (Effect.NOTHING,)),
     ):
-        print(f"\n## {title}\n")
-        print("\n".join(table([probe for probe in chosen if probe.effect in effects], found)))
-    print("\n## Totals\n")
-    print("\n".join(totals(found, chosen)))
+        print(f"\n## {title}\n")  # noqa: T201 - it reports
+        print("\n".join(table([probe for probe in chosen if probe.effect in effects], found)))  # noqa: T201 - it reports
+    print("\n## Totals\n")  # noqa: T201 - it reports
+    print("\n".join(totals(found, chosen)))  # noqa: T201 - it reports
     return bool(bad)
 
 

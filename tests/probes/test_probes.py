@@ -18,13 +18,19 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tools(tmp_path_factory.mktemp("tools"), [c for c in ("nvcc", "nvrtc") if not missing(c)])
 
 
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where probes work, one after the other."""
+    return tmp_path_factory.mktemp("probes") / "home"
+
+
 @pytest.mark.parametrize(("probe", "compiler"), PAIRS, ids=[f"{compiler}: {probe.name}" for probe, compiler in PAIRS])
 def test_a_lookup_after_a_change_is_what_a_fresh_compile_makes(
-    probe: Probe, compiler: str, tools: Path, tmp_path_factory: pytest.TempPathFactory
+    probe: Probe, compiler: str, tools: Path, home: Path
 ) -> None:
     if why := missing(compiler) or (probe.needs and probe.needs(compiler)):
         pytest.skip(why)
-    result = run(probe, compiler, tmp_path_factory.mktemp("p"), tools)
+    result = run(probe, compiler, home, tools)
     assert result.verdict is Verdict.RIGHT, str(result)
 
 

@@ -37,9 +37,7 @@ ROOTS = ("one", "two")
 FOLDERS = ("", "lib")
 NAMES = ("x.h", "y.h", "z.h")
 TOPS = (*ROOTS, "src", "spare")
-PLACES = tuple(
-    f"{top}/{folder}/{name}".replace("//", "/") for top in TOPS for folder in FOLDERS for name in NAMES
-)
+PLACES = tuple(f"{top}/{folder}/{name}".replace("//", "/") for top in TOPS for folder in FOLDERS for name in NAMES)
 INNER = tuple(f"{top}/{folder}" for top in TOPS for folder in FOLDERS if folder)
 
 spellings = st.builds(
@@ -105,14 +103,18 @@ class Tree(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.base = Path(tempfile.mkdtemp(prefix="cubinet-tree-"))
+        # the same for all, so that NVRTC's workers, which belong to a store's folder, stay warm
+        self.base = Path(tempfile.gettempdir(), f"cubinet-tree-{os.getpid()}")
+        shutil.rmtree(self.base, ignore_errors=True)
         for top in TOPS:
             (self.base / "real" / top).mkdir(parents=True)
             (self.base / top).symlink_to(f"real/{top}")
         self.store_folder = self.base / "store"
         self.kernels: list[Variant] = []
 
-    @initialize(files=st.dictionaries(places, texts, min_size=8, max_size=16), asked=st.lists(kernels, min_size=2, max_size=3))
+    @initialize(
+        files=st.dictionaries(places, texts, min_size=8, max_size=16), asked=st.lists(kernels, min_size=2, max_size=3)
+    )
     def plant(self, files: dict[str, str], asked: list[Kernel]) -> None:
         for place, text in files.items():
             self.write(place, text)
@@ -228,7 +230,7 @@ class Tree(RuleBasedStateMachine):
             self.compare(asked)
         Tree.steps += 1
         if LONG and Tree.steps % 100 == 0:
-            print(Tree.said(), flush=True)
+            print(Tree.said(), flush=True)  # noqa: T201 - it reports
 
     @classmethod
     def said(cls) -> str:
@@ -302,4 +304,4 @@ def test_no_lookup_differs_from_a_fresh_compile_however_the_tree_changes(tools: 
         print_blob=True,
     )
     run_state_machine_as_test(Tree, settings=chosen)
-    print(Tree.said())
+    print(Tree.said())  # noqa: T201 - it reports

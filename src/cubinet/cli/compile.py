@@ -112,7 +112,7 @@ def explain(file: str, *, as_json: bool, **rest: Any) -> int:
             {
                 "outcome": found.outcome,
                 "summary": found.summary,
-                "action": str(found.action),
+                "action": None if found.action is None else str(found.action),
                 "relation": found.relation,
             }
             | {name: None if value is None else str(value) for name, value in fields.items()}

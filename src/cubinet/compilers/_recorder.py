@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,7 +87,6 @@ def recorder(workshop: Workshop, host: str) -> Recorder:
 
 
 _known: dict[str, Recorder] = {}
-_kept: list[object] = []  # private folders that must live as long as the process
 
 
 def _obtain(workshop: Workshop, host: str, source: bytes, name: str) -> Recorder:
@@ -95,7 +95,7 @@ def _obtain(workshop: Workshop, host: str, source: bytes, name: str) -> Recorder
         # LD_PRELOAD is split at blanks and colons
         manager = private_folder()
         folder = manager.__enter__()
-        _kept.append(manager)
+        atexit.register(manager.__exit__, None, None, None)
         if set(folder) & set(" :;"):
             return Recorder("", f"the path {folder!r} cannot be preloaded: it has a blank or a colon")
     library = f"{folder}/recorder-{name}.so"

@@ -25,11 +25,14 @@ def _workers() -> int:
     return max(1, min(cores, memory // _BYTES_A_WORKER))
 
 
-_slots = threading.BoundedSemaphore(_workers())
+_slots, _owner = threading.BoundedSemaphore(_workers()), os.getpid()
 
 
 def slot() -> threading.BoundedSemaphore:
     """Enter it to compile: at most as many at once in this process as there are cores and memory for."""
+    global _slots, _owner
+    if _owner != os.getpid():  # slots that other threads held are lost to a forked child
+        _slots, _owner = threading.BoundedSemaphore(_workers()), os.getpid()
     return _slots
 
 

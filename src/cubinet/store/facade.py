@@ -19,7 +19,7 @@ from cubinet.observations import Contents
 from cubinet.protocols import Compiler, Request
 from cubinet.registry import Workshop, compiler
 from cubinet.store.building import passed, record_of
-from cubinet.store.explain import Explanation, explain
+from cubinet.store.explain import Explanation, explain, explain_fingerprint
 from cubinet.store.failures import Failures
 from cubinet.store.layered import Layered
 from cubinet.store.local import LocalLayer, check_trust
@@ -229,9 +229,11 @@ class Store:
         """A variant as its compiler adapter settled it: arguments, roots, whether it can be kept."""
         return self.compiler(variant.compiler).normalize(variant)
 
-    def explain(self, variant: Variant) -> Explanation:
-        """Why a lookup of this variant hits, or what differs from the nearest known build. Never compiles."""
-        request = self.normalize(variant)
+    def explain(self, what: Variant | Fingerprint) -> Explanation:
+        """Why a lookup hits, or what differs from the nearest known build. Never compiles."""
+        if isinstance(what, Fingerprint):
+            return explain_fingerprint(self._layers, what)
+        request = self.normalize(what)
         parts = action_parts(request)
         return explain(self._layers, request, action_of(parts), parts)
 
