@@ -199,9 +199,13 @@ class Contents:
         return self.at_rest(stamp) and self.mounts.trusted(path, stamp[0])
 
 
-def time_digest(stamp: Stamp) -> str:
-    """Hex digest of the time of a file's last change, in nanoseconds."""
-    return blake3(str(stamp[3]).encode(), derive_key_context="cubinet time v1").hexdigest()
+def time_digest(path: str, stamp: Stamp) -> str:
+    """Hex digest of the time of a file's last change in nanoseconds, and of its mode."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        mode = 0
+    return blake3(f"{stamp[3]} {mode:o}".encode(), derive_key_context="cubinet time v1").hexdigest()
 
 
 def tree_digest(contents: Contents, folder: str) -> str:
@@ -311,7 +315,7 @@ class Sheet:
     def _other_times(self, contents: Contents) -> Iterator[Difference]:
         for path, digest in self.times.items():
             found = contents.digest(path)
-            if found is not None and time_digest(found[0]) != digest:
+            if found is not None and time_digest(path, found[0]) != digest:
                 yield Difference(self.names[path], "has another time")
 
     def folders(self) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
 from pathlib import Path
 
 from cubinet.compilers._layout import Layout
-from cubinet.compilers._observe import Observed, Scene, from_depfile, observe
+from cubinet.compilers._observe import Observed, Scene, from_depfile, observe, trees_of
 from cubinet.compilers._recorder import LOG_NAME, Recorder, read_log
 from cubinet.compilers._spills import with_spills
 from cubinet.compilers._toolchain import Facts
@@ -16,7 +17,7 @@ from cubinet.compilers._verdict import first_error, is_deterministic
 from cubinet.compilers._worker import Finished, run
 from cubinet.errors import CompileError, CompileTimeoutError, ObjectError
 from cubinet.model import Kernel
-from cubinet.observations import Contents
+from cubinet.observations import Contents, TreeTooLargeError, path_of
 from cubinet.protocols import Request
 
 __all__ = ["Run"]
@@ -41,6 +42,7 @@ class Run:
         self.direct = self._is_direct()
         self.made = f"out/kernel.{self.variant.kind}"
         self.started_ns = 0
+        self.trees: dict[str, str] = {}
         self.scene = Scene(
             folder,
             request.places,
@@ -92,13 +94,18 @@ class Run:
         options += (f"-iquoteinclude/{root.label}" for root in self.request.roots if root.kind == "quote")
         return options
 
-    def unkeyed(self) -> str:
+    def unkeyed(self, observed: Observed) -> str:
         """What about this compile the key cannot hold, as a sentence; or an empty text."""
         if self.request.bound and not self.direct:
             return "line tables would name a folder that is gone afterwards"
-        for path in _ABSOLUTE.findall(self.variant.source_bytes()):
+        texts = [self.variant.source_bytes()]
+        for o in observed.observations:
+            if o.digest is not None and o.name.partition(":")[0] not in self.known.places:
+                with contextlib.suppress(OSError):
+                    texts.append(Path(path_of(o.name, self.request.places) or "").read_bytes())
+        for path in {path for text in texts for path in _ABSOLUTE.findall(text)}:
             if any(os.fsdecode(path).startswith(f"{place}/") for place in self.known.places.values()):
-                return f"its source includes {os.fsdecode(path)} by the toolchain's own path"
+                return f"{os.fsdecode(path)} is included by the toolchain's own path"
         return ""
 
     def execute(self, timeout: float | None) -> Finished:
@@ -109,6 +116,9 @@ class Run:
             **dict(self.request.environment),
             **self.recorder.environ(self.folder),
         }
+        if self.recorder.distrust:
+            with contextlib.suppress(TreeTooLargeError, OSError):
+                self.trees = trees_of(self.request.roots, self.contents)
         self.started_ns = time.time_ns()
         try:
             done = run(self.argv, folder=self.folder, environ=environ, timeout=timeout)
@@ -132,7 +142,14 @@ class Run:
             except FileNotFoundError:
                 return Observed((), uncacheable="the compiler wrote no dependency file")
             return self.layout.without_source(
-                from_depfile(os.fsdecode(text), self.request.roots, self.scene, self.contents, self.started_ns)
+                from_depfile(
+                    os.fsdecode(text),
+                    self.request.roots,
+                    self.scene,
+                    self.contents,
+                    self.started_ns,
+                    before=self.trees,
+                )
             )
         try:
             events = list(read_log(f"{self.folder}/{LOG_NAME}"))

@@ -14,7 +14,7 @@ from cubinet.compilers._recorder import Event
 from cubinet.model import Digest, Observation, Root, Seen
 from cubinet.observations import Contents, Stamp, TreeTooLargeError, path_of, still_present, time_digest, tree_digest
 
-__all__ = ["Observed", "Scene", "from_depfile", "observe", "observe_all"]
+__all__ = ["Observed", "Scene", "from_depfile", "observe", "observe_all", "trees_of"]
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "pts/", "fd/", "stdin", "stdout", "stderr")
 _IGNORED = ("/proc/", "/sys/", "/etc/malloc.conf", *(f"/dev/{name}" for name in _DEVICES))
@@ -163,7 +163,7 @@ class _Looks:
             if found is not None:
                 out.append(Observation(name, Seen.READ, Digest(found[1])))
                 if self.scene.timed:
-                    out.append(Observation(name, Seen.TIME, Digest(time_digest(found[0]))))
+                    out.append(Observation(name, Seen.TIME, Digest(time_digest(path_of(name, places) or "", found[0]))))
         for name in self.present:
             if name in self.reads:
                 continue
@@ -264,23 +264,35 @@ _DEP_BREAK = re.compile(r"\\\n")
 _DEP_WORD = re.compile(r"(?:\\ |[^ \n])+")
 
 
-def from_depfile(text: str, roots: Sequence[Root], scene: Scene, contents: Contents, started_ns: int) -> Observed:
+def trees_of(roots: Sequence[Root], contents: Contents) -> dict[str, str]:
+    """Label → digest of everything under each root. Raises `TreeTooLargeError`, `OSError`."""
+    return {root.label: tree_digest(contents, root.path) for root in roots}
+
+
+def from_depfile(
+    text: str, roots: Sequence[Root], scene: Scene, contents: Contents, started_ns: int, *, before: Mapping[str, str]
+) -> Observed:
     """The fallback: files from the compiler's dependency file, and every root hashed whole.
 
     A dependency file lists neither failed lookups nor `__has_include`; whole folders cover both for
-    the caller's roots, not for the toolkit's and the host compiler's own folders.
+    the caller's roots, not for the toolkit's and the host compiler's own folders. `before` is what
+    `trees_of` said before the compile.
     """
     _, _, listed = _DEP_BREAK.sub(" ", text).partition(" : ")
     names = [scene.name_of(word.replace("\\ ", " ")) for word in _DEP_WORD.findall(listed)]
-    trees = {root.label: root.path for root in roots}
-    out: list[Observation] = []
-    for name in {n: None for n in names if n is not None and n.partition(":")[0] not in trees}:
+    read: list[Observation] = []
+    for name in {n: None for n in names if n is not None}:
         found = contents.digest(path_of(name, scene.places) or "")
         if found is None or found[0][4] > started_ns:
             return Observed((), uncacheable=f"{name} changed while compiling")
-        out.append(Observation(name, Seen.READ, Digest(found[1])))
+        read.append(Observation(name, Seen.READ, Digest(found[1])))
     try:
-        out += (Observation(f"{label}:", Seen.TREE, Digest(tree_digest(contents, p))) for label, p in trees.items())
-    except TreeTooLargeError as exc:
-        return Observed((), uncacheable=f"{exc} is too large to hash whole, and the recorder is not trusted")
-    return Observed(tuple(out), local_only=_outside(out))
+        trees = trees_of(roots, contents)
+    except (TreeTooLargeError, OSError) as exc:
+        return Observed((), uncacheable=f"{exc} cannot be hashed whole, and the recorder is not trusted")
+    if trees != before:
+        return Observed((), uncacheable="something under a root changed while compiling")
+    # what a root's digest covers need not be named again; what lies beside it must be
+    out = [o for o in read if o.name.partition(":")[0] not in trees or ".." in o.name.partition(":")[2].split("/")]
+    out += (Observation(f"{label}:", Seen.TREE, Digest(digest)) for label, digest in trees.items())
+    return Observed(tuple(out), uncacheable=_taken_for_one(read, scene.places), local_only=_outside(out))

@@ -159,7 +159,7 @@ class NvccCompiler:
             other = ""
             if known.toolchain().identity != request.toolchain.identity or not self._memo.unchanged(known):
                 other = "the compiler changed while compiling"
-            other = other or compiling.unkeyed()
+            other = other or compiling.unkeyed(observed)
             return Compiled(
                 data,
                 compiling.layout.neutral(done.output),
