@@ -300,12 +300,18 @@ def edit_profile(old: str, new: str) -> Change:
     return change
 
 
-def include_absolutely(name: str, header: str, by: str = "") -> Change:
-    """Ask for a source that includes a header of a toolkit by the very path that its nvcc searches; or by a header."""
+def include_absolutely(name: str, header: str, form: str = "#include {path}\n", by: str = "") -> Change:
+    """Ask for a source that includes a header of a toolkit by the very path that its nvcc searches.
+
+    Args:
+        name, header: the toolkit and its header.
+        form: how the source includes it.
+        by: a header that is to do that instead of the source.
+    """
 
     def change(bench: Bench) -> None:
         inner = "targets/x86_64-linux/include" if (bench.folder / name / "targets").exists() else "include"
-        text = f'#include "{bench.folder}/{name}/bin/../{inner}/{header}"\n'
+        text = form.replace("{path}", f'"{bench.folder}/{name}/bin/../{inner}/{header}"')
         if by:
             bench.write(by, text)
             text = f"#include <{Path(by).name}>\n"

@@ -281,6 +281,18 @@ MUST_HIT = (
         file="a b/k.cu",
         options=("-lineinfo",),
     ),
+    must_hit(
+        "-G is given, and another working folder asks",
+        in_process(_working_folder),
+        **{**LINEINFO, "options": ("-G",)},
+        compilers=NVRTC,
+    ),
+    must_hit(
+        "-lineinfo is given to make PTX, and another working folder asks",
+        in_process(_working_folder),
+        **LINEINFO,
+        kind="ptx",
+    ),
     must_hit("a -D is spelled in two words", spells("-D", "V=1"), source=KERNEL, options=("-DV=1",)),
     must_hit("a -D is spelled out", spells("--define-macro=V=1"), source=KERNEL, options=("-DV=1",)),
     must_hit(

@@ -37,6 +37,7 @@ from .changes import (
     kit,
     link,
     may_miss,
+    move,
     no_embed,
     no_shared_memory,
     other_front_end,
@@ -914,6 +915,20 @@ TOOLS = (
         **TOOLKIT,
     ),
     changes(
+        "a header in one toolkit, named absolutely by a macro, is edited while another toolkit compiles",
+        both(sets(CUBINET_NVCC="{folder}/u/bin/nvcc"), write("headers/a.h", v(2))),
+        prepare=both(
+            kit("u"),
+            own_headers("u"),
+            write("headers/a.h", v(1)),
+            kit("t"),
+            own_headers("t"),
+            write("headers/a.h", v(1)),
+            include_absolutely("t", "a.h", "#define H {path}\n#include H\n"),
+        ),
+        **TOOLKIT,
+    ),
+    changes(
         "a header in one toolkit, named absolutely by another header, is edited while another toolkit compiles",
         both(sets(CUBINET_NVCC="{folder}/u/bin/nvcc"), write("headers/a.h", v(2))),
         prepare=both(
@@ -923,7 +938,7 @@ TOOLS = (
             kit("t"),
             own_headers("t"),
             write("headers/a.h", v(1)),
-            include_absolutely("t", "a.h", "r/b.h"),
+            include_absolutely("t", "a.h", by="r/b.h"),
         ),
         roots=("r=r",),
         **TOOLKIT,
@@ -1052,6 +1067,37 @@ PLACES = (
         needs=no_shared_memory,
     ),
     changes(
+        "-lineinfo is given, and a file that a #line names gets another time",
+        touch("s/gen.y", 1_600_000_000),
+        prepare=touch("s/gen.y", 1_500_000_000),
+        files={
+            "s/k.cu": LINES + '#line 1 "{folder}/s/gen.y"\n__global__ void k(int* p) { *p = twice(*p); }\n',
+            "s/gen.y": "",
+        },
+        file="s/k.cu",
+        options=("-lineinfo",),
+        compilers=NVCC,
+    ),
+    changes(
+        "-src-in-ptx is given, and a file that a #line names is edited",
+        both(write("s/gen.y", "other\n"), touch("s/gen.y", 1_500_000_000)),
+        prepare=touch("s/gen.y", 1_500_000_000),
+        files={
+            "s/k.cu": LINES + '#line 1 "{folder}/s/gen.y"\n__global__ void k(int* p) { *p = twice(*p); }\n',
+            "s/gen.y": "first\n",
+        },
+        file="s/k.cu",
+        options=("-lineinfo", "-src-in-ptx"),
+        kind="ptx",
+        compilers=NVCC,
+    ),
+    changes(
+        "a file that is included by way of /proc is edited",
+        write("r/a.h", v(2)),
+        files={"r/a.h": v(1)},
+        source='#include "/proc/self/root{folder}/r/a.h"\n' + KERNEL,
+    ),
+    changes(
         "a file outside of every root, included by its absolute name, is edited",
         write("r/a.h", v(2)),
         files={"r/a.h": v(1)},
@@ -1135,6 +1181,16 @@ PLACES = (
         "a root that is a copy of another root becomes a link",
         both(remove("two"), link("two", "one")),
         prepare=copy("one", "two"),
+        **NEXT,
+        compilers=NVCC,
+    ),
+    changes(
+        "a root that is a copy of another root is a link to it during a compile only",
+        lambda _: None,
+        prepare=copy("one", "two"),
+        first=while_compiling(
+            both(move("two", "kept"), link("two", "one"), pause(0.3), remove("two"), move("kept", "two")), 0.01
+        ),
         **NEXT,
         compilers=NVCC,
     ),

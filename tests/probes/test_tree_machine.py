@@ -31,7 +31,7 @@ from .bench import AHEAD_NS, clean_environ, make_tools, missing
 COMPILER = os.environ.get("PROBE_COMPILER", "nvrtc")
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 STEPS = int(os.environ.get("PROBE_STEPS", "60" if LONG else "20"))
-EXAMPLES = int(os.environ.get("PROBE_EXAMPLES", "100" if LONG else "4"))
+EXAMPLES = int(os.environ.get("PROBE_EXAMPLES", "100" if LONG else "3"))
 
 ROOTS = ("one", "two")
 FOLDERS = ("", "lib")
@@ -181,6 +181,22 @@ class Tree(RuleBasedStateMachine):
         other = self.base / to
         if other.is_file():
             self.write(place, other.read_text())
+
+    @rule(place=places)
+    def turn_a_link_into_a_copy_or_a_copy_into_a_link(self, place: str) -> None:
+        path = self.base / place
+        if not path.is_file():
+            return
+        text, linked = path.read_text(), path.is_symlink()
+        if linked:
+            path.unlink()
+            path.write_text(text)
+            return
+        for other in map(self.base.joinpath, PLACES):
+            if other.is_file() and not other.is_symlink() and not other.samefile(path) and other.read_text() == text:
+                path.unlink()
+                path.symlink_to(other)
+                return
 
     @rule(place=st.sampled_from(INNER), to=st.sampled_from((*INNER, *TOPS, "nowhere")))
     def link_a_folder(self, place: str, to: str) -> None:

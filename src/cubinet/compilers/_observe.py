@@ -143,6 +143,8 @@ class _Looks:
             near = lib and event.path.startswith(os.path.dirname(lib) + "/")
             self.absent[f"hostlib:{os.path.relpath(event.path, lib)}" if near else f"file:{event.path}"] = None
             return
+        if self.scene.timed and os.path.basename(program) in _LINE_TABLE_WRITERS and event.path.startswith("/"):
+            self._by_line_table_writer(event)
         if event.op != "R" or not event.path.startswith("/") or modes.S_ISDIR(event.mode) or event.error:
             return
         if event.path.startswith((self.scene.folder + "/", *_IGNORED)):
@@ -150,6 +152,17 @@ class _Looks:
         if os.path.realpath(event.path) not in self.scene.programs:
             by = os.path.basename(program) or "a program"
             self.trouble.append(f"{by} read {event.path}, which nothing accounts for")
+
+    def _by_line_table_writer(self, event: Event) -> None:
+        """A line table has the times of its files; a `#line` may name one that no front end looked at."""
+        if event.path.startswith((self.scene.folder + "/", *_IGNORED)) or modes.S_ISDIR(event.mode):
+            return
+        name = self.scene.name_of(event.path)
+        if name is not None and os.path.realpath(event.path) not in self.scene.programs:
+            if event.op == "P":
+                self.present.setdefault(name, event.stamp)
+            elif event.op == "A":
+                self.absent[name] = None
 
     def settle(self, contents: Contents, started_ns: int) -> tuple[tuple[Observation, ...], str]:
         """The observations, and what changed since the compiler looked."""
@@ -170,6 +183,9 @@ class _Looks:
             if not still_present(path_of(name, places) or ""):
                 changed.append(f"{name} went away while compiling")
             out.append(Observation(name, Seen.PRESENT))
+            stamp = self.present[name]
+            if self.scene.timed and stamp is not None:  # a `#line` names it: its time is in the line table
+                out.append(Observation(name, Seen.TIME, Digest(time_digest(path_of(name, places) or "", stamp))))
         for name in self.absent:
             if os.path.exists(path_of(name, places) or ""):
                 changed.append(f"{name} appeared while compiling")
@@ -259,6 +275,8 @@ def _outside(observations: Iterable[Observation]) -> str:
     name = next((o.name for o in observations if o.name.startswith("file:")), "")
     return f"it depends on {name[5:]}, which is under no root" if name else ""
 
+
+_LINE_TABLE_WRITERS = ("cicc", "ptxas")
 
 _DEP_BREAK = re.compile(r"\\\n")
 _DEP_WORD = re.compile(r"(?:\\ |[^ \n])+")
