@@ -12,15 +12,24 @@ __all__ = [
     "CompileTimeoutError",
     "ConfigError",
     "CubinetError",
+    "DriverError",
     "FormatError",
     "GateError",
     "IntegrityError",
+    "LoadError",
     "LockTimeoutError",
+    "NoDeviceError",
     "ObjectError",
     "PluginError",
     "ReadOnlyError",
+    "RemoteDeniedError",
+    "RemoteError",
+    "RemoteMisconfiguredError",
+    "RemoteUnavailableError",
     "StoreError",
     "ToolchainNotFoundError",
+    "TrustError",
+    "UnsupportedTargetError",
 ]
 
 
@@ -76,6 +85,39 @@ class LockTimeoutError(StoreError, TimeoutError):
     """A lock was held by somebody else for longer than the caller would wait."""
 
 
+class TrustError(StoreError):
+    """A record that a layer's policy does not let in: unsigned, signed by nobody trusted, changed, or revoked."""
+
+
+class RemoteError(CubinetError, OSError):
+    """A remote did not do what it was asked: `remote` is its address without secrets.
+
+    Attributes:
+        transient: whether the same call may succeed later without anybody doing anything.
+    """
+
+    transient = False
+
+    def __init__(self, action: str, remote: str, finding: str, remedy: str = "") -> None:
+        super().__init__(action, remote, finding, remedy)
+        self.args = (action, remote, finding, remedy)
+        self.remote, self.errno, self.strerror = remote, None, finding
+
+
+class RemoteUnavailableError(RemoteError):
+    """It did not answer in time, or with 5xx, or was throttled, or the connection broke."""
+
+    transient = True
+
+
+class RemoteDeniedError(RemoteError):
+    """No credentials, expired ones, or ones that may not do this (403)."""
+
+
+class RemoteMisconfiguredError(RemoteError):
+    """No such bucket, the wrong region, an endpoint that is no object store, a package that is not installed."""
+
+
 class ObjectError(CubinetError):
     """A file that is no compiled object of a known kind, or a damaged one."""
 
@@ -124,3 +166,46 @@ class ToolchainNotFoundError(CompileError):
         super().__init__(f"with {compiler}", "no compiler found (" + "; ".join(steps) + ")", remedy)
         self.args = (compiler, steps, remedy)
         self.steps = steps
+
+
+class LoadError(CubinetError):
+    """An artifact that could not become a launchable kernel, or a launch that could not be made.
+
+    Attributes:
+        target: what the artifact was compiled for, as `cuda:sm_90a`; empty if that is not the matter.
+        device: what is at hand, in words; empty if that is not the matter.
+    """
+
+    def __init__(  # noqa: PLR0917 - facts come by position so that they pickle
+        self, action: str, subject: str, finding: str, remedy: str = "", target: str = "", device: str = ""
+    ) -> None:
+        super().__init__(action, subject, finding, remedy)
+        self.args = (action, subject, finding, remedy, target, device)
+        self.target, self.device = target, device
+
+
+class NoDeviceError(LoadError):
+    """No driver, or no device, on this machine."""
+
+
+class UnsupportedTargetError(LoadError):
+    """The artifact was compiled for another device than the one at hand."""
+
+
+class DriverError(LoadError):
+    """The vendor's driver or runtime refused: `code` and `name` are its own."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        action: str,
+        subject: str,
+        finding: str,
+        remedy: str = "",
+        target: str = "",
+        device: str = "",
+        code: int = 0,
+        name: str = "",
+    ) -> None:
+        super().__init__(action, subject, finding, remedy, target, device)
+        self.args = (action, subject, finding, remedy, target, device, code, name)
+        self.code, self.name = code, name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from cubinet.errors import RemoteError
 from cubinet.model import BlobRef, Digest, Fingerprint, Kernel, Observation, Record, Root, Toolchain, Variant
 
-__all__ = ["Compiled", "Compiler", "Layer", "Request", "Step"]
+__all__ = ["Compiled", "Compiler", "Entry", "Layer", "Object", "Remote", "Request", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +142,92 @@ class Layer(Protocol):
 
     def close(self) -> None:
         """Let go of files and locks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One object of a remote as it was read: its bytes, and the tag to give to `put(match=…)`.
+
+    `tag` is empty where the remote has none. `modified` is seconds since the epoch by the remote's clock, 0.0 if
+    it was not told.
+    """
+
+    data: bytes
+    tag: str = ""
+    modified: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a remote as a listing shows it: name below the remote's prefix, bytes, seconds since the epoch."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class Remote(Protocol):
+    """A flat namespace of immutable-by-convention objects: S3, or whatever can put and get bytes by name.
+
+    Names are plain: `[a-z0-9]` segments joined by `/`, as `v1/records/ab/ab12…`. All calls are synchronous and safe in
+    threads; each returns or raises within its `timeout` in seconds and a little, whatever the other end does. A
+    remote opens nothing before its first call, survives `fork` (a child makes its own connections, or is refused
+    with `RemoteUnavailableError`), and pickles as what it was made from. No call lists, or asks twice, to answer `get`.
+
+    Every failure is a `RemoteError`: `RemoteUnavailableError`, `RemoteDeniedError`, `RemoteMisconfiguredError`; a
+    missing bucket is none of "not there". A write to a remote that takes none is a `ReadOnlyError`.
+
+    Attributes:
+        url: its address, without secrets.
+        read_only: whether it takes no writes at all (`http://`).
+        conditional: whether `create` and `match` are kept to: `True`, `False` (the last writer wins), or `None` until
+            that is known from the first answer.
+    """
+
+    url: str
+    read_only: bool
+    conditional: bool | None
+
+    def prepare(self) -> None:
+        """Import and construct what calls need, without asking the other end anything. May take a second."""
+        ...
+
+    def get(self, name: str, *, timeout: float, limit: int | None = None) -> Object | None:
+        """One object, `None` if it is not there: one request. More than `limit` bytes is `RemoteMisconfiguredError`."""
+        ...
+
+    def put(self, name: str, data: bytes, *, timeout: float, create: bool = False, match: str = "") -> bool:
+        """Write an object: one request. `False` if `create` was asked and there is one, or `match` is not its tag.
+
+        Without `conditional`, both are taken as wishes: the object is written, and `True` comes back.
+        """
+        ...
+
+    def stat(self, name: str, *, timeout: float) -> Entry | None:
+        """Size and time of one object, `None` if it is not there."""
+        ...
+
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Entry]:
+        """All objects whose name begins so, in no order. `timeout` is that of each request."""
+        ...
+
+    def delete(self, names: Sequence[str], *, timeout: float) -> None:
+        """Remove objects; those that are not there are no error."""
+        ...
+
+    def get_many(
+        self, names: Iterable[str], *, timeout: float, limit: int | None = None
+    ) -> Iterator[tuple[str, Object | RemoteError | None]]:
+        """`get` of many, some at a time, in the order of their answers; an error belongs to its name."""
+        ...
+
+    def put_many(
+        self, items: Iterable[tuple[str, bytes]], *, timeout: float, create: bool = False
+    ) -> Iterator[tuple[str, bool | RemoteError]]:
+        """`put` of many, some at a time, in the order of their answers; an error belongs to its name."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections. A later call makes new ones."""
         ...
