@@ -26,7 +26,7 @@ _HOST_OPTIONS = "host-options"
 _QUOTED = frozenset(" \t\n\\\"'")
 _SEARCH = {"include": "-I", "system": "-isystem"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@%=: -]+")
-_ABSOLUTE = re.compile(rb"#\s*include\s*[\"<](/[^\">]*)")
+_DIRECTIVE = re.compile(rb"^[ \t]*(?:#|%:|\?\?=)(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
 class Run:
@@ -103,9 +103,14 @@ class Run:
             if o.digest is not None and o.name.partition(":")[0] not in self.known.places:
                 with contextlib.suppress(OSError):
                     texts.append(Path(path_of(o.name, self.request.places) or "").read_bytes())
-        for path in {path for text in texts for path in _ABSOLUTE.findall(text)}:
-            if any(os.fsdecode(path).startswith(f"{place}/") for place in self.known.places.values()):
-                return f"{os.fsdecode(path)} is included by the toolchain's own path"
+        given = "\n".join(self.request.arguments)
+        for place in self.known.places.values():
+            start = os.fsencode(f"{place}/")
+            # An include, or a macro that may become one. Few texts name such a folder at all.
+            if f"{place}/" in given or any(
+                start in line for text in texts if start in text for line in _DIRECTIVE.findall(text)
+            ):
+                return f"the toolchain's own folder {place} is named in it"
         return ""
 
     def execute(self, timeout: float | None) -> Finished:

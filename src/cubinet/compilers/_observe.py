@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import stat as modes
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,9 @@ __all__ = ["Observed", "Scene", "from_depfile", "observe", "observe_all", "trees
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "pts/", "fd/", "stdin", "stdout", "stderr")
 _IGNORED = ("/proc/", "/sys/", "/etc/malloc.conf", *(f"/dev/{name}" for name in _DEVICES))
 """Kernel windows, devices and the allocator's tuning: none reaches the result."""
+
+_WAY_OUT = re.compile(r"/proc/[^/]+/(root|cwd|fd|map_files|task/.*)(/|$)|/dev/fd/")
+"""Names below kernel windows that lead to files."""
 
 _SPECS = "specs"
 """The one file a gcc driver looks for that changes what it compiles."""
@@ -112,14 +116,15 @@ class _Looks:
     reads: dict[str, Stamp] = field(default_factory=dict)
     present: dict[str, Stamp | None] = field(default_factory=dict)
     absent: dict[str, None] = field(default_factory=dict)
+    folders: dict[str, tuple[int, int]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
 
     def by_front_end(self, event: Event) -> None:
         """Every look of a front end is a look at sources."""
         name = self.scene.name_of(event.path)
         if name is None:
-            return
-        if event.op == "W":
+            self._by_nobody(event.path)
+        elif event.op == "W":
             self.trouble.append(f"the compiler wrote outside its folder: {event.path}")
         elif event.op == "A":
             if event.error in (errno.EACCES, errno.ELOOP, errno.EIO):
@@ -129,12 +134,19 @@ class _Looks:
         elif event.op == "D":
             self.trouble.append(f"the compiler listed {event.path}")
         elif modes.S_ISDIR(event.mode):
-            self.present[name.rstrip("/") + "/"] = None
+            name = name.rstrip("/") + "/"
+            self.present[name] = None
+            if self.folders.setdefault(name, event.stamp[:2]) != event.stamp[:2]:
+                self.trouble.append(f"{name} became another folder while compiling")
         elif event.op == "R":
             if self.reads.setdefault(name, event.stamp) != event.stamp:
                 self.trouble.append(f"{name} changed while compiling")
         elif event.op == "P":
             self.present[name] = event.stamp
+
+    def _by_nobody(self, path: str) -> None:
+        if _WAY_OUT.match(path):
+            self.trouble.append(f"{path} was looked at, which leads anywhere")
 
     def by_other(self, event: Event, program: str) -> None:
         """Drivers, code generators and shells may read their own files and each other's, nothing else."""
@@ -183,14 +195,23 @@ class _Looks:
             if not still_present(path_of(name, places) or ""):
                 changed.append(f"{name} went away while compiling")
             out.append(Observation(name, Seen.PRESENT))
-            stamp = self.present[name]
-            if self.scene.timed and stamp is not None:  # a `#line` names it: its time is in the line table
-                out.append(Observation(name, Seen.TIME, Digest(time_digest(path_of(name, places) or "", stamp))))
+            known = self.present[name]
+            if self.scene.timed and known is not None:  # a `#line` names it: its time is in the line table
+                out.append(Observation(name, Seen.TIME, Digest(time_digest(path_of(name, places) or "", known))))
+        changed += self._replaced_folders()
         for name in self.absent:
             if os.path.exists(path_of(name, places) or ""):
                 changed.append(f"{name} appeared while compiling")
             out.append(Observation(name, Seen.ABSENT))
         return tuple(out), changed[0] if changed else self._known_already() or _taken_for_one(out, places)
+
+    def _replaced_folders(self) -> Iterator[str]:
+        """Compilers search a folder only once, however many names it has."""
+        for name, identity in self.folders.items():
+            with contextlib.suppress(OSError):
+                info = os.stat(path_of(name, self.scene.places) or "")
+                if (info.st_dev, info.st_ino) != identity:
+                    yield f"{name} became another folder while compiling"
 
     def _known_already(self) -> str:
         """Why the result depends on two names being one file; usually an empty text.
