@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from cubinet.errors import ConfigError
+from cubinet.layer_spec import LayerSpec, layer_specs
 
-__all__ = ["SETTINGS", "Setting", "Settings"]
+__all__ = ["SETTINGS", "LayerSpec", "Setting", "Settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,12 @@ class Setting:
 SETTINGS: tuple[Setting, ...] = (
     Setting("DIR", str, "", "folder of the local layer; the user's cache folder if empty"),
     Setting("TRUST", str, "owner", "who may write the local folder: `owner` (refuse it otherwise) or `open`"),
+    Setting("LAYERS", tuple, (), "layers beyond the local one, nearest first: folders and URLs, separated by commas"),
+    Setting("LEASES", bool, False, "let hosts that share a remote wait for each other's compiles"),
+    Setting("DRAIN", float, 5.0, "seconds that a process may take at its end to upload what it compiled"),
+    Setting("SIGN_KEY", str, "", "file of the private key that signs what is compiled here"),
+    Setting("TRUSTED_KEYS", str, "", "file of public keys that layers with `trust=signed` go by"),
+    Setting("REVOKED", str, "", "file of fingerprints, digests, keys and producers that no layer may give"),
     Setting("STRICT", bool, False, "raise on trouble with a layer instead of going on without it"),
     Setting("DURABLE", bool, True, "flush each blob and record to disk before it counts as published"),
     Setting("REFRESH", float, 1.0, "seconds for which files once checked in a process are not looked at again"),
@@ -57,6 +64,8 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
             number = -1.0
         if number >= 0:  # and not nan
             return number
+    elif setting.kind is tuple:
+        return layer_specs(value)
     elif isinstance(value, setting.kind):
         return value
     kind = {bool: "1 or 0", float: "a number of seconds, 0 or more", str: "a text"}[setting.kind]
@@ -69,6 +78,12 @@ class Settings:
 
     dir: str = ""
     trust: str = "owner"
+    layers: tuple[LayerSpec, ...] = ()
+    leases: bool = False
+    drain: float = 5.0
+    sign_key: str = ""
+    trusted_keys: str = ""
+    revoked: str = ""
     strict: bool = False
     durable: bool = True
     refresh: float = 1.0
@@ -78,6 +93,7 @@ class Settings:
     arch: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", layer_specs(self.layers))
         if "\0" in self.dir:
             raise ConfigError("use setting", "dir", "it holds a NUL character")
         for name, allowed in (("trust", ("owner", "open")), ("recorder", ("auto", "off"))):
@@ -86,12 +102,26 @@ class Settings:
 
     @property
     def folder(self) -> str:
-        """The local layer's folder, absolute."""
+        """The local layer's folder, absolute: `dir`, else the first folder in `layers` that may be written."""
         if self.dir:
             return os.path.abspath(os.path.expanduser(self.dir))
+        mine = self._local_spec()
+        if mine is not None:
+            return mine.url
         from platformdirs import user_cache_dir
 
         return user_cache_dir("cubinet", appauthor=False)
+
+    def _local_spec(self) -> LayerSpec | None:
+        if self.dir:
+            return None
+        return next((spec for spec in self.layers if not spec.scheme and spec.mode != "ro"), None)
+
+    @property
+    def far(self) -> tuple[LayerSpec, ...]:
+        """The layers beyond the local one, in the order in which they are asked."""
+        folder = self.folder if self.layers else ""
+        return tuple(spec for spec in self.layers if spec.scheme or spec.url != folder)
 
     @property
     def limit(self) -> float | None:

@@ -397,6 +397,8 @@ class Record:
     """C++ name asked for → symbol, where the compiler told them."""
     local_only: str = ""
     """Why this build must not leave the local layer; empty if it may."""
+    signatures: tuple[tuple[str, str], ...] = ()
+    """Key id → signature in base64, as stored: nobody has checked them. `store/trust.py` does."""
 
     def blob(self, role: str) -> BlobRef | None:
         """The blob with this role, or `None`."""

@@ -1,4 +1,4 @@
-"""Compiler adapters by name: our own at once, others through entry points when they are asked for."""
+"""Adapters by name: our own at once, others through entry points when they are asked for."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from cubinet._fs import Fs
 from cubinet.config import Settings
 from cubinet.errors import PluginError
 from cubinet.observations import Contents
-from cubinet.protocols import Compiler
+from cubinet.protocols import Compiler, Remote
 
-__all__ = ["BUILT_IN", "Workshop", "compiler", "plugins"]
+__all__ = ["BUILT_IN", "Workshop", "compiler", "plugins", "remote"]
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "cubinet.compilers": {
         "nvcc": "cubinet.compilers.nvcc:NvccCompiler",
         "nvrtc": "cubinet.compilers.nvrtc:NvrtcCompiler",
-    }
+    },
+    "cubinet.remotes": {
+        "file": "cubinet.remotes.file:FileRemote",
+        "fsspec": "cubinet.remotes.fsspec:FsspecRemote",
+        "http": "cubinet.remotes.http:HttpRemote",
+        "https": "cubinet.remotes.http:HttpRemote",
+        "memory": "cubinet.remotes.fsspec:FsspecRemote",
+        "s3": "cubinet.remotes.s3:S3Remote",
+        "s3-obstore": "cubinet.remotes.obstore:ObstoreRemote",
+    },
 }
 """What this distribution declares as entry points; a test holds the two together."""
 
@@ -71,4 +80,14 @@ def _load(group: str, name: str) -> Any:
 def compiler(name: str, workshop: Workshop) -> Compiler:
     """Make the compiler adapter with this name. Raises `PluginError`."""
     made: Compiler = _load("cubinet.compilers", name)(workshop)
+    return made
+
+
+def remote(scheme: str, url: str, options: Mapping[str, Any]) -> Remote:
+    """Make the remote adapter for a URL scheme; one that nobody declares goes through fsspec.
+
+    Raises `PluginError`, `ConfigError`.
+    """
+    known = scheme in BUILT_IN["cubinet.remotes"] or scheme in plugins("cubinet.remotes")
+    made: Remote = _load("cubinet.remotes", scheme if known else "fsspec")(url, options)
     return made

@@ -25,6 +25,7 @@ COMMANDS = {
     "doctor": "cubinet.cli.check:doctor",
     "explain": "cubinet.cli.compile:explain",
     "inspect": "cubinet.cli.browse:inspect_file",
+    "key": "cubinet.cli.key:key",
     "ls": "cubinet.cli.browse:list_records",
     "show": "cubinet.cli.browse:show",
     "verify": "cubinet.cli.check:verify",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cubinet._fs import Fs
 from cubinet.config import Settings
@@ -24,9 +24,14 @@ from cubinet.store.failures import Failures
 from cubinet.store.layered import Layered
 from cubinet.store.local import LocalLayer, check_trust
 from cubinet.store.memo import Checker
+from cubinet.store.opening import Opener
 from cubinet.store.recompile import Repeated, recompile
 from cubinet.store.single_flight import SingleFlight
+from cubinet.store.uploads import Uploads
 from cubinet.store.verify import Verification, verify
+
+if TYPE_CHECKING:
+    from cubinet.store.lease import Lease
 
 __all__ = ["Store"]
 
@@ -34,6 +39,7 @@ _Sound = tuple[Artifact, bool]
 """A result, and whether it is the right one for everybody who asks for the same."""
 
 _HELD_LIMIT = 4096
+_ALONE: tuple[Lease | None, Artifact | None] = (None, None)
 
 
 class Store:
@@ -81,7 +87,17 @@ class Store:
             refresh=settings.refresh,
             temporary=self._local.temporary,
         )
-        self._layers = Layered(self._local, self._checker, self.counters, strict=settings.strict)
+        self._opener = Opener(settings, self._environ, self._fs, self.counters, self._warn)
+        self._layers = Layered(
+            self._local,
+            self._checker,
+            self.counters,
+            strict=settings.strict,
+            open_far=self._opener.layers,
+            uploads=Uploads(self.counters, self._warn, settings.drain),
+            sign=self._opener.sign(),
+            admit=self._opener.admit(),
+        )
         self._failures = Failures(self._layers, self._contents)
         self._flight: SingleFlight[tuple[Action, tuple[tuple[str, str], ...]], _Sound] = SingleFlight()
         self._compilers = dict(self._given)
@@ -182,13 +198,21 @@ class Store:
                     self._hold(request.variant, found, generation)
                     return replace(found, seconds=time.perf_counter() - start), True
             self._failures.check(action, request)
-            return self._compile(request, action, parts)
+            lease, found = self._layers.lease(request, action, self.settings.limit) if self.settings.leases else _ALONE
+            if found is not None:
+                self.counters.add(f"hit.{found.layer}")
+                return found, True
+            return self._compile(request, action, parts, lease)
 
-    def _compile(self, request: Request, action: Action, parts: list[tuple[str, bytes]]) -> _Sound:
+    def _compile(
+        self, request: Request, action: Action, parts: list[tuple[str, bytes]], lease: Lease | None = None
+    ) -> _Sound:
+        release = lease.release if lease else lambda: None
         start = time.perf_counter()
         try:
             made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.limit)
         except CompileError as exc:
+            release()
             self.counters.add("failed")
             if exc.deterministic and not request.uncacheable:
                 self._failures.remember(action, request, exc)
@@ -198,9 +222,10 @@ class Store:
         record, blobs = record_of(request, action, parts, made, observed)
         reason = made.uncacheable
         if reason:
+            release()
             self.counters.add(f"uncacheable.{reason}")
         else:
-            reason = self._layers.publish(record, blobs)
+            reason = self._layers.publish(record, blobs, release)
         seconds = time.perf_counter() - start
         more = {role: blobs[ref.digest] for role, ref in record.blobs if role != record.kind}
         layer = "" if reason else self._local.name
@@ -309,6 +334,7 @@ class Store:
         """Look at every file again at the next lookup, though the refresh interval is not over."""
         self._checker.refresh()
         self._held.clear()
+        self._layers.refresh()
         for adapter in self._compilers.values():
             adapter.refresh()
 
@@ -316,10 +342,20 @@ class Store:
         """What happened in this process: hits by layer, misses by reason, compiles, errors."""
         return self.counters.snapshot()
 
+    def flush(self, seconds: float | None = None) -> int:
+        """Wait until everything compiled here is where it goes, at most so long (`DRAIN` if not given).
+
+        Returns how many builds did not get there; `push` sends them.
+        """
+        return self._layers.uploads.drain(seconds)
+
     def close(self) -> None:
-        """Let go of what is held in memory."""
+        """Finish uploads within `DRAIN` seconds, and let go of what is held in memory."""
+        self._layers.close()
         self.refresh()
-        self._local.close()
+
+    def _warn(self, text: str, about: str = "") -> None:
+        self._layers.warn(text, about)
 
     def _damaged(self, text: str) -> None:
         self.counters.add("damaged")

@@ -6,7 +6,7 @@ that follows it, so any flipped bit is seen before a field is believed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from blake3 import blake3
@@ -28,10 +28,14 @@ __all__ = [
     "encode_record",
     "encode_request",
     "glimpse",
+    "record_fields",
+    "seal_record",
 ]
 
 FORMAT = 1
 MANIFEST_CANDIDATES = 16
+SIGNATURES = 64
+"""Most signatures a record may have: checking one takes longer than reading the record."""
 
 _PREFIX = b'{"_check":"'
 _BODY = len(_PREFIX) + 64  # where the checked bytes start: at the quote that closes the sum
@@ -92,6 +96,11 @@ class _Compile(msgspec.Struct):
     host: str
 
 
+class _Signature(msgspec.Struct):
+    key: str
+    sig: str
+
+
 class _Record(msgspec.Struct):
     format: int
     fingerprint: str
@@ -108,6 +117,7 @@ class _Record(msgspec.Struct):
     producer: str
     local_only: str = ""
     names: dict[str, str] = {}
+    signatures: Annotated[tuple[_Signature, ...], msgspec.Meta(max_length=SIGNATURES)] = ()
 
 
 class _GlimpseVariant(msgspec.Struct):
@@ -151,6 +161,7 @@ _glimpse_decoder = msgspec.json.Decoder(_Glimpse)
 _manifest_decoder = msgspec.json.Decoder(_Manifest)
 _failure_decoder = msgspec.json.Decoder(Failure)
 _version_decoder = msgspec.json.Decoder(_Versioned)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, what: str) -> Any:
@@ -214,6 +225,29 @@ def encode_record(record: Record) -> bytes:
         fields["names"] = dict(record.names)
     if record.local_only:
         fields["local_only"] = record.local_only
+    if record.signatures:
+        fields["signatures"] = [{"key": key, "sig": sig} for key, sig in sorted(record.signatures)]
+    return _seal(fields, "record")
+
+
+def record_fields(data: bytes) -> dict[str, msgspec.Raw]:
+    """The fields of a record, each value in the bytes it is stored in, unknown ones too; without `_check`.
+
+    Raises `FormatError`, also if sealing the fields would not give the same bytes: a name twice, another order, blanks.
+    """
+    _open(data, "record")
+    try:
+        fields = _fields_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise FormatError("read record", "", str(exc)) from exc
+    del fields["_check"]
+    if seal_record(fields) != data:
+        raise FormatError("read record", "", "its JSON is not canonical")
+    return fields
+
+
+def seal_record(fields: dict[str, Any]) -> bytes:
+    """Fields as the bytes of a record's file; the inverse of `record_fields`."""
     return _seal(fields, "record")
 
 
@@ -265,6 +299,7 @@ def decode_record(data: bytes) -> Record:
             producer=wire.producer,
             names=tuple(sorted(wire.names.items())),
             local_only=wire.local_only,
+            signatures=tuple(sorted((s.key, s.sig) for s in wire.signatures)),
         )
     except ValueError as exc:  # ConfigError of a malformed digest or target
         raise FormatError("read record", "", str(exc)) from exc

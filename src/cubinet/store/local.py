@@ -43,6 +43,7 @@ _VERSION_TEXT = "cubinet-store "
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache made by cubinet.\n"
 _RECORD_LIMIT = 64 << 20
 _BAD_LIMIT = 64
+_STALE_TRIES = 3
 _LEFTOVER_SECONDS = 3600.0
 _MANIFEST_SECONDS = 1.0
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -99,6 +100,8 @@ class LocalLayer:
     Args:
         folder: where; made when first written to.
         durable: flush files and folders to disk before they count as published.
+        shared: others of the same group write too, perhaps from other hosts: folders get mode 2775, and no file is
+            locked.
         now: the clock, seconds since the epoch.
         warn: called with a sentence when something was quarantined.
     """
@@ -111,10 +114,12 @@ class LocalLayer:
         *,
         fs: Fs | None = None,
         durable: bool = True,
+        shared: bool = False,
         now: Callable[[], float] = time.time,
         warn: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.folder, self.fs, self.durable, self.now, self.warn = folder, fs or Fs(), durable, now, warn
+        self.shared, self._folder_mode = shared, 0o2775 if shared else 0o755
         self._ready = False
         self._version_checked = False
 
@@ -127,6 +132,10 @@ class LocalLayer:
     def look(self, fingerprint: Fingerprint) -> tuple[BlobRef | None, bytes] | None:
         """The main blob of a record and the record's bytes, their check sum verified; `None` as for `find`."""
         return self._record(fingerprint, lambda data, f: (glimpse(data, f), data))
+
+    def raw(self, fingerprint: Fingerprint) -> tuple[Record, bytes] | None:
+        """The record as for `find`, and the bytes it is stored in."""
+        return self._record(fingerprint, lambda data, f: (self._decoded(data, f), data))
 
     def _decoded(self, data: bytes, fingerprint: Fingerprint) -> Record:
         record = decode_record(data)
@@ -228,14 +237,18 @@ class LocalLayer:
     def _read(self, path: str, limit: int | None) -> bytes | None:
         if not self._version_checked:
             self._check_version()
-        try:
-            return self.fs.read(path, limit)
-        except ValueError:  # larger than it can be
-            return None
-        except OSError as exc:
-            if exc.errno in _GONE:
+        for attempt in range(_STALE_TRIES):
+            try:
+                return self.fs.read(path, limit)
+            except ValueError:  # larger than it can be
                 return None
-            raise StoreError("read", path, exc.strerror or str(exc), "see cubinet doctor") from exc
+            except OSError as exc:
+                if exc.errno == errno.ESTALE and attempt + 1 < _STALE_TRIES:  # replaced on a network mount: open anew
+                    continue
+                if exc.errno in _GONE:
+                    return None
+                raise StoreError("read", path, exc.strerror or str(exc), "see cubinet doctor") from exc
+        return None
 
     def _check_version(self) -> None:
         try:
@@ -257,11 +270,14 @@ class LocalLayer:
 
     # --- writing
 
-    def publish(self, record: Record, blobs: Mapping[Digest, bytes]) -> bool:
-        """Store a build; `False` if the fingerprint was there already. See `Layer.publish`."""
+    def publish(self, record: Record, blobs: Mapping[Digest, bytes], raw: bytes = b"") -> bool:
+        """Store a build; `False` if the fingerprint was there already. See `Layer.publish`.
+
+        `raw` is the record's stored form, if it has one: it keeps signatures and fields of later releases.
+        """
         with self._writing("publish", record.fingerprint):
             self._prepare()
-            encoded, name = encode_record(record), record.fingerprint.hex
+            encoded, name = raw or encode_record(record), record.fingerprint.hex
             for digest, data in blobs.items():
                 self._publish_blob(digest, data)
             # record after its blobs: a reader that sees it must find them
@@ -293,7 +309,7 @@ class LocalLayer:
             self.warn(f"{kind[:-1]} {name} is damaged and cannot be moved away: {why}")
 
     def _move_away(self, kind: str, name: str, suffix: str, why: str) -> None:
-        self.fs.mkdir(f"{self.folder}/bad")
+        self._mkdir(f"{self.folder}/bad")
         try:
             self.fs.rename(self._path(kind, name, suffix), f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}")
         except FileNotFoundError:  # another process was quicker
@@ -327,6 +343,9 @@ class LocalLayer:
             return str(exc)
         return ""
 
+    def _mkdir(self, path: str) -> None:
+        self.fs.mkdir(path, self._folder_mode)
+
     def _writing(self, action: str, subject: object) -> _Writing:
         return _Writing(self, action, subject)
 
@@ -334,8 +353,8 @@ class LocalLayer:
         if self._ready:
             return
         self._check_version()
-        for name in ("", "/tmp", "/locks"):
-            self.fs.mkdir(self.folder + name)
+        for name in ("", "/tmp") if self.shared else ("", "/tmp", "/locks"):
+            self._mkdir(self.folder + name)
         for name, data in (("CACHEDIR.TAG", _TAG), ("VERSION", f"{_VERSION_TEXT}{STORE_VERSION}\n".encode())):
             path = f"{self.folder}/{name}"
             if not os.path.exists(path):
@@ -377,7 +396,7 @@ class LocalLayer:
         try:
             fresh = self._link_new(data, path)
         except FileNotFoundError:  # the store was deleted under our feet
-            self.fs.mkdir(f"{self.folder}/tmp")
+            self._mkdir(f"{self.folder}/tmp")
             fresh = self._link_new(data, path)
         if fresh and self.durable:
             self.fs.sync_folder(os.path.dirname(path))
@@ -391,7 +410,7 @@ class LocalLayer:
             try:
                 return self._link(temporary, path)
             except FileNotFoundError:  # the first name in this fan-out folder
-                self.fs.mkdir(os.path.dirname(path))
+                self._mkdir(os.path.dirname(path))
                 return self._link(temporary, path)
         finally:
             self.fs.discard(temporary)
@@ -424,7 +443,7 @@ class LocalLayer:
             try:
                 self.fs.rename(temporary, path)
             except FileNotFoundError:
-                self.fs.mkdir(os.path.dirname(path))
+                self._mkdir(os.path.dirname(path))
                 self.fs.rename(temporary, path)
         except BaseException:
             self.fs.discard(temporary)
@@ -434,8 +453,9 @@ class LocalLayer:
         if self.candidates(action)[:1] == (observations,):
             return
         with self.lock(f"{action.hex}.manifest") as lock:
-            with contextlib.suppress(OSError, LockTimeoutError):  # without it two writers may lose a hint
-                lock.acquire(_MANIFEST_SECONDS)
+            if not self.shared:  # locks of network mounts are not to be relied on, or waited for
+                with contextlib.suppress(OSError, LockTimeoutError):  # without it two writers may lose a hint
+                    lock.acquire(_MANIFEST_SECONDS)
             old = self._manifest(action)
             if old is not None:
                 rest = tuple(c for c in old if c != observations)

@@ -1,0 +1,135 @@
+"""What goes to other layers after the caller has its kernel: a bounded queue and one thread.
+
+It is drained when the store is closed and when the process ends, within a stated time; what did not go is said.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cubinet.events import Counters
+
+__all__ = ["Job", "Uploads"]
+
+MOST_JOBS, MOST_BYTES = 4096, 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do later, the bytes it holds on to, and what to do if it is dropped."""
+
+    run: Callable[[], object]
+    size: int
+    dropped: Callable[[], object] = lambda: None
+
+
+class Uploads:
+    """Safe in threads; a forked child starts with none, as its parent still has them.
+
+    Args:
+        counters: counts what was dropped.
+        warn: called with a sentence.
+        seconds: that the end of the process may take.
+    """
+
+    def __init__(self, counters: Counters, warn: Callable[[str], None], seconds: float) -> None:
+        self.counters, self.warn, self.seconds = counters, warn, seconds
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._jobs: deque[Job] = deque()
+        self._bytes = self._running = 0
+        self._thread: threading.Thread | None = None
+        self._registered = False
+
+    def add(self, job: Job) -> bool:
+        """Take a job; `False` if there are too many, and this one was dropped."""
+        if os.getpid() != self._pid:
+            self._reset()
+        with self._changed:
+            if len(self._jobs) >= MOST_JOBS or (self._jobs and self._bytes + job.size > MOST_BYTES):
+                full = True
+            else:
+                full = False
+                self._jobs.append(job)
+                self._bytes += job.size
+                self._start()
+                self._changed.notify_all()
+        if full:
+            self._drop([job], "more wait already than can be kept")
+        return not full
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, name="cubinet-uploads", daemon=True)
+            self._thread.start()
+        if not self._registered:
+            self._registered = True
+            _at_exit(self)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs:
+                    if not self._changed.wait(30.0) and not self._jobs:
+                        self._thread = None
+                        return
+                job = self._jobs.popleft()
+                self._bytes -= job.size
+                self._running += 1
+            try:
+                job.run()
+            except Exception as exc:  # noqa: BLE001 - a job says its troubles itself; this is a bug, and no reason to stop
+                self.warn(f"an upload failed: {exc!r}")
+            finally:
+                with self._changed:
+                    self._running -= 1
+                    self._changed.notify_all()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that are not done."""
+        return len(self._jobs) + self._running if os.getpid() == self._pid else 0
+
+    def drain(self, seconds: float | None = None) -> int:
+        """Wait until all is done, at most so long; how many jobs were dropped then."""
+        if os.getpid() != self._pid:
+            self._reset()
+        until = time.monotonic() + (self.seconds if seconds is None else seconds)
+        with self._changed:
+            while self._jobs or self._running:
+                left = until - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            dropped, self._jobs, self._bytes = list(self._jobs), deque(), 0
+            stuck = self._running
+        if dropped or stuck:
+            self._drop(dropped, "the time to upload them is over", stuck)
+        return len(dropped) + stuck
+
+    def _drop(self, jobs: list[Job], why: str, stuck: int = 0) -> None:
+        for job in jobs:
+            self.counters.add("upload.dropped")
+            job.dropped()
+        self.warn(f"{len(jobs) + stuck} builds stay on this host alone for now: {why}; cubinet push sends them")
+
+
+def _at_exit(uploads: Uploads) -> None:
+    """Drain before the interpreter stops its thread pools, which clients of object stores need to find a host."""
+    register = getattr(threading, "_register_atexit", None)
+    if register is None:
+        import atexit
+
+        register = atexit.register
+    try:
+        register(uploads.drain)
+    except RuntimeError:  # the end has begun already
+        return
