@@ -97,6 +97,21 @@ class Fs:
         finally:
             os.close(fd)
 
+    def sync_all(self, path: str) -> None:
+        """Flush everything on the file system of a folder: one wait for many files."""
+        import ctypes
+
+        fd = os.open(path, _READ | os.O_DIRECTORY)
+        try:
+            syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+            if syncfs is None:
+                os.sync()
+            elif syncfs(fd):
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), path)
+        finally:
+            os.close(fd)
+
     def stat(self, path: str) -> os.stat_result:
         """What `os.stat` says."""
         return os.stat(path)

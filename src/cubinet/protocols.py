@@ -112,6 +112,13 @@ class Compiler(Protocol):
         """Look anew for the compiler at the next call."""
         ...
 
+    def pin(self) -> object:
+        """A description of the compiler at hand, for machines that have none (`cubinet toolchain`).
+
+        Raises `ToolchainNotFoundError`; `ConfigError` if the adapter knows no such thing.
+        """
+        ...
+
     def compile(self, request: Request, *, timeout: float | None = None) -> Compiled:
         """Run the compiler and inspect what it made.
 

@@ -27,7 +27,10 @@ COMMANDS = {
     "inspect": "cubinet.cli.browse:inspect_file",
     "key": "cubinet.cli.key:key",
     "ls": "cubinet.cli.browse:list_records",
+    "pull": "cubinet.cli.transfer:pull",
+    "push": "cubinet.cli.transfer:push",
     "show": "cubinet.cli.browse:show",
+    "toolchain": "cubinet.cli.toolchain:toolchain",
     "verify": "cubinet.cli.check:verify",
 }
 

@@ -19,12 +19,13 @@ from cubinet.compilers._layout import all_roots, hook_environment, kept_as_file,
 from cubinet.compilers._memo import Memo
 from cubinet.compilers._nvcc_options import NVCC, parse_nvcc
 from cubinet.compilers._toolchain import Facts, facts, find_host, find_nvcc
-from cubinet.errors import ConfigError
+from cubinet.errors import ConfigError, ToolchainNotFoundError
 from cubinet.model import Toolchain, Variant
 from cubinet.protocols import Compiled, Request, Step
 from cubinet.registry import Workshop
 
 if TYPE_CHECKING:
+    from cubinet.compilers._pin import Pin
     from cubinet.compilers._recorder import Recorder
 
 __all__ = ["NvccCompiler"]
@@ -71,6 +72,27 @@ class NvccCompiler:
             self._facts[host] = (now + self.workshop.settings.refresh, known)
         return known
 
+    def _facts_or_pin(self, host: str | None) -> Facts:
+        """The same; if there is no compiler, those of the pinned one, with which nothing can be compiled."""
+        try:
+            return self.facts(host)
+        except ToolchainNotFoundError:
+            from cubinet.compilers._pin import find_pin
+
+            pin = find_pin(self.workshop, self.name)
+            if pin is None or host is not None:
+                raise
+            programs = [(role, "", digest) for role, digest in pin.programs]
+            return Facts("", "", pin.version, pin.default_arch, programs, pin.places, [], [])
+
+    def pin(self) -> Pin:
+        """A description of the compiler at hand, for machines that have none. Raises `ToolchainNotFoundError`."""
+        from cubinet.compilers._pin import Pin
+
+        known = self.facts()
+        programs = tuple((role, digest) for role, _, digest in known.programs)
+        return Pin(self.name, known.version, programs, tuple(known.places), known.default_arch)
+
     def refresh(self) -> None:
         """Look anew for nvcc and the host compiler at the next call."""
         self._facts.clear()
@@ -97,7 +119,7 @@ class NvccCompiler:
             )
         options = with_seed(variant.options)
         parsed = parse_nvcc(options, kind=variant.kind, folder=variant.folder or "/", environ=environ)
-        known = self.facts(parsed.host_compiler)
+        known = self._facts_or_pin(parsed.host_compiler)
         if parsed.bound:
             variant = kept_as_file(variant, self.workshop)
         roots = all_roots(variant, parsed.includes, environ, _CPATH)
@@ -122,7 +144,7 @@ class NvccCompiler:
             (*_ENVIRONMENT, *hook_environment(variant, places)),
             roots,
             places,
-            same=same_folders(roots, _searched(known.places)),
+            same=same_folders(roots, _searched(known.places) if known.nvcc else {}),
             uncacheable="; ".join(parsed.uncacheable),
             bound=bound,
             bound_by=bound_by,

@@ -35,6 +35,7 @@ from cubinet.registry import Workshop
 
 if TYPE_CHECKING:
     from cubinet.compilers._nvrtc_pool import Library, Needs
+    from cubinet.compilers._pin import Pin
     from cubinet.compilers._recorder import Recorder
 
 __all__ = ["NvrtcCompiler"]
@@ -124,6 +125,26 @@ class NvrtcCompiler:
             self._facts = (now + self.workshop.settings.refresh, path, known)
         return self._facts[2]
 
+    def _facts_or_pin(self) -> Facts:
+        """The same; if there is no NVRTC, those of the pinned one, with which nothing can be compiled."""
+        try:
+            return self.facts()
+        except ToolchainNotFoundError:
+            from cubinet.compilers._pin import find_pin
+
+            pin = find_pin(self.workshop, self.name)
+            if pin is None:
+                raise
+            return Facts(pin.version, list(pin.archs), [(role, "", digest) for role, digest in pin.programs], [], [])
+
+    def pin(self) -> Pin:
+        """A description of the NVRTC at hand, for machines that have none. Raises `ToolchainNotFoundError`."""
+        from cubinet.compilers._pin import Pin
+
+        known = self.facts()
+        programs = tuple((role, digest) for role, _, digest in known.programs)
+        return Pin(self.name, known.version, programs, archs=tuple(known.archs))
+
     def _deciding(self) -> tuple[tuple[str, str], ...]:
         environ = self.workshop.environ
         return tuple((name, environ[name]) for name in _DECIDES if environ.get(name))
@@ -168,7 +189,7 @@ class NvrtcCompiler:
         for name, text in ((variant.source_name, variant.source), *variant.headers):
             if "\0" in text or "\0" in name:
                 raise ConfigError("compile with NVRTC", name, "it has a NUL character, and NVRTC reads no further")
-        known = self.facts()
+        known = self._facts_or_pin()
         kind = _kind_made(variant, known.archs)
         parsed = parse_nvrtc(with_seed(variant.options), kind=kind, folder=variant.folder or "/", environ={})
         if parsed.bound:

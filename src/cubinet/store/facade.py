@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cubinet._fs import Fs
 from cubinet.config import Settings
-from cubinet.errors import CompileError, ConfigError, LockTimeoutError, StoreError
+from cubinet.errors import CompileError, ConfigError, LockTimeoutError, ReadOnlyError, StoreError
 from cubinet.events import Counters
 from cubinet.fingerprint import action_of, action_parts, digest_of, observations_bytes
 from cubinet.model import Action, Artifact, Fingerprint, Record, Status, Variant
@@ -31,7 +31,9 @@ from cubinet.store.uploads import Uploads
 from cubinet.store.verify import Verification, verify
 
 if TYPE_CHECKING:
+    from cubinet.store.bulk import Moved
     from cubinet.store.lease import Lease
+    from cubinet.store.remote import RemoteLayer
 
 __all__ = ["Store"]
 
@@ -315,6 +317,60 @@ class Store:
             what = f"{len(found)} begin so" if found else f"none in {self.folder} begins so"
             raise ConfigError("find fingerprint", text, what, "give more digits" if found else "see cubinet ls")
         return Fingerprint(found[0])
+
+    def far_layer(self, name: str | None = None) -> RemoteLayer:
+        """The remote with this name (`s3`, as counters call it); the only one, or the first, if none is given.
+
+        Raises `ConfigError`.
+        """
+        from cubinet.store.remote import RemoteLayer
+
+        known = {layer.name: layer for layer, _ in self._layers.far if isinstance(layer, RemoteLayer)}
+        if name is None and known:
+            return next(iter(known.values()))
+        if name not in known:
+            found = f"known: {', '.join(known)}" if known else "no layer is a remote"
+            raise ConfigError("use layer", name or "", found, "name it in CUBINET_LAYERS, as s3://bucket/prefix")
+        return known[name]
+
+    def push(
+        self,
+        layer: str | None = None,
+        fingerprints: Collection[Fingerprint] | None = None,
+        *,
+        wanted: Callable[[Record], bool] = lambda _record: True,
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> Moved:
+        """Send builds of the local layer to a remote, those that it does not have: all, or the named and `wanted` ones.
+
+        Raises `ConfigError`, `RemoteError`, `ReadOnlyError`.
+        """
+        from cubinet.store.bulk import push
+
+        remote = self.far_layer(layer)
+        if not remote.writable:
+            raise ReadOnlyError("push to", remote.place, "this layer is read-only")
+        remote.prepare()
+        chosen = list(self._local.fingerprints()) if fingerprints is None else fingerprints
+        return push(self._local, remote, chosen, wanted=wanted, sign=self._layers.sign, progress=progress)
+
+    def pull(
+        self,
+        layer: str | None = None,
+        fingerprints: Collection[Fingerprint] | None = None,
+        *,
+        wanted: Callable[[Record], bool] = lambda _record: True,
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> Moved:
+        """Fetch builds from a remote, those that the local layer does not have: all, or the named and `wanted` ones.
+
+        Raises `ConfigError`, `RemoteError`, `StoreError`.
+        """
+        from cubinet.store.bulk import pull
+
+        remote = self.far_layer(layer)
+        remote.prepare()
+        return pull(self._local, remote, fingerprints, wanted=wanted, progress=progress)
 
     def verify(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Verification:
         """Read every record and blob; move what is damaged to `bad/`. `progress` gets done and all."""

@@ -62,7 +62,7 @@ class RemoteLayer:
         self.writable, self.inline, self.now = writable and not remote.read_only, inline, now
         self.place = remote.url
         self._absent: Recent[str, float] = Recent()
-        self._manifests: Recent[Action, Object | _Unseen | None] = Recent()
+        self._manifests: Recent[Action, Object | None] = Recent()
 
     def prepare(self) -> None:
         """Import what calls need; takes a second the first time, and asks nobody anything."""
@@ -80,7 +80,7 @@ class RemoteLayer:
 
         Raises `RemoteError`, `TrustError`.
         """
-        name = self._name("records", fingerprint.hex)
+        name = self.object_name("records", fingerprint.hex)
         if self._known_absent(name):
             return None
         until = time.monotonic() + timeout
@@ -120,12 +120,12 @@ class RemoteLayer:
         if ref.size > BLOB_LIMIT or timeout <= 0:
             return None
         limit = ref.size + (ref.size >> 7) + 1024  # what zstd may add to bytes that do not shrink
-        found = self.remote.get(self._name("blobs", ref.digest.hex), timeout=timeout, limit=limit)
+        found = self.remote.get(self.object_name("blobs", ref.digest.hex), timeout=timeout, limit=limit)
         return None if found is None else _blob(found.data, ref)
 
     def candidates(self, action: Action, *, timeout: float) -> list[tuple[Digest, bytes | None]]:
         """Observation sets seen with an action, newest first, each with its bytes if they came along."""
-        name = self._name("manifests", action.hex)
+        name = self.object_name("manifests", action.hex)
         if self._known_absent(name):
             return []
         found = self._get(name, timeout)
@@ -153,7 +153,7 @@ class RemoteLayer:
             if len(data) > self.inline:
                 self._upload_blob(digest, data, timeout)
         # record after its blobs: a reader that sees it must find them
-        name, data = self._name("records", record.fingerprint.hex), pack(raw, inside)
+        name, data = self.object_name("records", record.fingerprint.hex), pack(raw, inside)
         fresh = self.remote.put(name, data, timeout=timeout, create=True)
         if not fresh and self._damaged_record(record.fingerprint, name, timeout):
             fresh = self.remote.put(name, data, timeout=timeout)
@@ -163,7 +163,7 @@ class RemoteLayer:
         return fresh
 
     def _upload_blob(self, digest: Digest, data: bytes, timeout: float) -> None:
-        name, frame = self._name("blobs", digest.hex), squeeze(data)
+        name, frame = self.object_name("blobs", digest.hex), squeeze(data)
         if self.remote.put(name, frame, timeout=timeout, create=True):
             return
         found = self.remote.get(name, timeout=timeout, limit=len(frame) * 2 + 1024)
@@ -194,10 +194,12 @@ class RemoteLayer:
 
     def _add_candidate(self, action: Action, observations: Digest, observed: bytes | None, timeout: float) -> None:
         """Put a set in front of the others. A lost race loses a hint: it is tried again, and then let be."""
-        name = self._name("manifests", action.hex)
+        name = self.object_name("manifests", action.hex)
         for attempt in range(_TRIES):
-            seen = _UNSEEN if attempt else self._manifests.pop(action, _UNSEEN)
-            found = self._get(name, timeout) if isinstance(seen, _Unseen) else seen
+            # What was not looked at is taken for absent: for a new action that saves a request, and if it is wrong
+            # the conditional write tells.
+            look = attempt or self.remote.conditional is not True
+            found = self._get(name, timeout) if look else self._manifests.pop(action, None)
             sets = {} if found is None else _manifest(action, found.data)
             if sets is None:  # a newer format
                 return
@@ -217,7 +219,7 @@ class RemoteLayer:
         """The hex names of all records, blobs or manifests. Lists: never on the way of a lookup."""
         for entry in self.remote.scan(f"{_ROOT}/{kind}/", timeout=timeout):
             name = entry.name.rpartition("/")[2]
-            if len(name) == 64 and entry.name == self._name(kind, name):
+            if len(name) == 64 and entry.name == self.object_name(kind, name):
                 yield name
 
     def refresh(self) -> None:
@@ -231,7 +233,8 @@ class RemoteLayer:
         self.remote.close()
 
     @staticmethod
-    def _name(kind: str, name: str) -> str:
+    def object_name(kind: str, name: str) -> str:
+        """Where a record, blob or manifest is, by its 64 hex digits."""
         return f"{_ROOT}/{kind}/{name[:2]}/{name}"
 
     def _get(self, name: str, timeout: float) -> Object | None:
@@ -240,13 +243,6 @@ class RemoteLayer:
     def _known_absent(self, name: str) -> bool:
         seen = self._absent.get(name)
         return seen is not None and time.monotonic() - seen < _ABSENT_SECONDS
-
-
-class _Unseen:
-    """Stands for a manifest that was not looked at, as against one that is not there."""
-
-
-_UNSEEN = _Unseen()
 
 
 def _blob(frame: bytes, ref: BlobRef) -> bytes | None:

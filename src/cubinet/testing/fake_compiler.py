@@ -59,6 +59,10 @@ class FakeCompiler:
         """It is always here."""
         return (Step("built in", "fake", chosen=True),)
 
+    def pin(self) -> object:
+        """It is always here."""
+        raise ConfigError("pin toolchain", self.name, "it is always here")
+
     def normalize(self, variant: Variant) -> Request:
         """Settle a variant: `-I<folder>` is a root; `-random` is not cacheable; `-g` binds; `-native` is refused."""
         roots = [Root("src", variant.source_folder, "quote")] if variant.source_folder else []

@@ -61,6 +61,10 @@ class WatchedFs(Fs):
         with self.around("sync_folder", path):
             super().sync_folder(path)
 
+    def sync_all(self, path: str) -> None:
+        with self.around("sync_all", path):
+            super().sync_all(path)
+
     def stat(self, path: str) -> os.stat_result:
         with self.around("stat", path):
             return super().stat(path)
@@ -231,4 +235,7 @@ class NoSyncFs(Fs):
         super().create(path, data, mode=mode, sync=False)
 
     def sync_folder(self, path: str) -> None:  # noqa: ARG002
+        return
+
+    def sync_all(self, path: str) -> None:  # noqa: ARG002
         return
