@@ -88,6 +88,7 @@ def _examine() -> dict[str, Any]:
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
         "config": config_path(os.environ),
         "store": {"folder": None, "writable": None, "safe": None},
+        "layers": [],
         "compiler": {"steps": [], "nvcc": None},
         "nvrtc": {"version": None, "why": "not tried"},
         "recorder": {"trusted": False, "why": "not tried"},
@@ -99,7 +100,8 @@ def _examine() -> dict[str, Any]:
         report["store"]["folder"] = settings.folder
         _examine_store(settings, report["store"], problems)
         with tempfile.TemporaryDirectory(prefix="cubinet-doctor-") as folder:
-            _examine_compiler(Store(folder, settings=replace(settings, trust="open")), report, problems)
+            _examine_compiler(Store(folder, settings=replace(settings, trust="open", layers=())), report, problems)
+        _examine_layers(settings, report, problems)
     except CubinetError as exc:
         problems.append(str(exc))
     report["ok"] = not problems
@@ -129,6 +131,16 @@ def _examine_store(settings: Settings, report: dict[str, Any], problems: list[st
     report["writable"] = not why
     if why:
         problems.append(f"the store folder {settings.folder} cannot be written: {why}; nothing will be kept")
+
+
+def _examine_layers(settings: Settings, report: dict[str, Any], problems: list[str]) -> None:
+    from cubinet.store.explain_far import examine
+
+    for layer in Store(settings=settings).far:
+        found = examine(layer)
+        report["layers"].append(asdict(found))
+        if found.problem:
+            problems.append(found.problem)
 
 
 def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str]) -> None:
@@ -183,6 +195,10 @@ def _print(report: dict[str, Any]) -> None:
     store = report["store"]
     word = {True: "yes", False: "no", None: "unknown"}
     click.echo(f"store     {store['folder']}: safe {word[store['safe']]}, writable {word[store['writable']]}")
+    for layer in report["layers"]:
+        facts = {"answers": layer["answers"], "writable": layer["writable"], "exclusive": layer["exclusive"]}
+        told = ", ".join(f"{name} {word[value]}" for name, value in facts.items() if value is not None)
+        click.echo(f"layer     {layer['layer']}: {layer['place']}: {told}; a read {layer['milliseconds']} ms")
     for step in report["compiler"]["steps"]:
         click.echo(f"{'->' if step['chosen'] else '  '}        {step['rule']}: {step['found']}")
     nvcc = report["compiler"]["nvcc"]

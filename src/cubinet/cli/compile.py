@@ -117,11 +117,14 @@ def explain(file: str, *, as_json: bool, **rest: Any) -> int:
             }
             | {name: None if value is None else str(value) for name, value in fields.items()}
             | {"changes": changes}
+            | {"layers": [{"layer": a.layer, "outcome": a.outcome, "why": a.why} for a in found.layers]}
         )
     else:
         click.echo(f"{found.outcome}: {found.summary}")
         for change in found.changes:
             click.echo(f"  {change.what} {change.name}: {change.detail}")
+        for answer in found.layers:
+            click.echo(f"  layer {answer.layer}: {answer.outcome}, {answer.why}")
     return 0 if found.outcome == "hit" else 3
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cubinet.errors import FormatError, GateError, StoreError
 from cubinet.fingerprint import encode, fingerprint_of, part_digests
@@ -16,6 +16,7 @@ from cubinet.model import Action, Artifact, Digest, Fingerprint, Observation, Re
 from cubinet.observations import Difference, read_observations
 from cubinet.protocols import Request
 from cubinet.store.building import passed
+from cubinet.store.explain_far import LayerAnswer, ask_layers
 from cubinet.store.format import Asked, decode_request
 from cubinet.store.layered import Layered
 
@@ -53,6 +54,7 @@ class Explanation:
         nearest: the known build that was compared with, if it was no hit.
         relation: how that build was chosen.
         changes: everything that differs from it; empty for a hit.
+        layers: what each layer beyond the local one says, in the order in which they are asked.
     """
 
     outcome: str
@@ -62,6 +64,7 @@ class Explanation:
     nearest: Fingerprint | None = None
     relation: str = ""
     changes: tuple[Change, ...] = ()
+    layers: tuple[LayerAnswer, ...] = ()
 
 
 def explain(layers: Layered, request: Request, action: Action, parts: Sequence[tuple[str, bytes]]) -> Explanation:
@@ -71,9 +74,22 @@ def explain(layers: Layered, request: Request, action: Action, parts: Sequence[t
     family and name; else with one of the same source. Among several it is the one with the fewest differences.
     """
     try:
-        return _Explaining(layers, request, action, parts).answer()
+        answer = _Explaining(layers, request, action, parts).answer()
     except StoreError as exc:
-        return _trouble(layers, exc, action)
+        answer = _trouble(layers, exc, action)
+    if answer.outcome == "uncacheable":
+        return answer
+    return _beyond(layers, answer, ask_layers(layers, request, action, None, had=answer.outcome == "hit"))
+
+
+def _beyond(layers: Layered, answer: Explanation, asked: Iterable[LayerAnswer]) -> Explanation:
+    """The answer of the local layer, with what the others say."""
+    told = tuple(asked)
+    hit = next((layer for layer in told if layer.outcome == "hit"), None)
+    if hit is None:
+        return replace(answer, layers=told)
+    local = f"the {layers.local.name} layer does not have it"
+    return Explanation("hit", f"{hit.why}; {local}", answer.action, hit.fingerprint, layers=told)
 
 
 def explain_fingerprint(layers: Layered, fingerprint: Fingerprint) -> Explanation:
@@ -82,9 +98,10 @@ def explain_fingerprint(layers: Layered, fingerprint: Fingerprint) -> Explanatio
     try:
         found = _build(layers, fingerprint)
     except StoreError as exc:
-        return _trouble(layers, exc, None)
+        return _beyond(layers, _trouble(layers, exc, None), ask_layers(layers, None, None, fingerprint, had=False))
     if isinstance(found, str):
-        return Explanation("miss", f"the {name} layer does not have it: {found}", None)
+        answer = Explanation("miss", f"the {name} layer does not have it: {found}", None)
+        return _beyond(layers, answer, ask_layers(layers, None, None, fingerprint, had=False))
     record, tools = found.record, found.record.toolchain
     what = f"{record.kind} of {record.name or 'a kernel without a name'} for {record.target}"
     summary = f"the {name} layer has it: {what}, made by {tools.name} {tools.version} at {record.created}"

@@ -21,6 +21,7 @@ from cubinet.registry import Workshop, compiler
 from cubinet.store.building import passed, record_of
 from cubinet.store.explain import Explanation, explain, explain_fingerprint
 from cubinet.store.failures import Failures
+from cubinet.store.far import FarLayer
 from cubinet.store.layered import Layered
 from cubinet.store.local import LocalLayer, check_trust
 from cubinet.store.memo import Checker
@@ -317,6 +318,11 @@ class Store:
             what = f"{len(found)} begin so" if found else f"none in {self.folder} begins so"
             raise ConfigError("find fingerprint", text, what, "give more digits" if found else "see cubinet ls")
         return Fingerprint(found[0])
+
+    @property
+    def far(self) -> tuple[FarLayer, ...]:
+        """The layers beyond the local one, in the order in which they are asked."""
+        return tuple(layer for layer, _ in self._layers.far)
 
     def far_layer(self, name: str | None = None) -> RemoteLayer:
         """The remote with this name (`s3`, as counters call it); the only one, or the first, if none is given.
