@@ -44,6 +44,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("TIMEOUT", float, 1800.0, "seconds after which a compile is killed; 0 for no limit"),
     Setting("RECORDER", str, "auto", "`auto`, or `off` to observe compiles by the fallback alone"),
     Setting("NVCC", str, "", "the nvcc to use"),
+    Setting("STATS", bool, False, "print one line at the end of the process: hits, misses, seconds saved"),
     Setting("TOOLCHAIN", str, "", "file that describes the compiler of a machine that has one"),
     Setting("ARCH", str, "", "architecture for `cubinet compile` when none is given"),
 )
@@ -91,6 +92,7 @@ class Settings:
     timeout: float = 1800.0
     recorder: str = "auto"
     nvcc: str = ""
+    stats: bool = False
     toolchain: str = ""
     arch: str = ""
 

@@ -438,6 +438,7 @@ class Artifact:
     reason: str = ""
     cacheable: bool = True
     messages: str = field(default="", repr=False)
+    _fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
     _more: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _reader: Callable[[BlobRef], bytes] | None = field(default=None, repr=False, compare=False)
 
@@ -460,7 +461,7 @@ class Artifact:
     @property
     def fingerprint(self) -> Fingerprint:
         """The identity of the build."""
-        return self.record.fingerprint
+        return self._fingerprint or self.record.fingerprint
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cubinet._fs import Fs
 from cubinet.config import Settings
 from cubinet.errors import CompileError, ConfigError, LockTimeoutError, ReadOnlyError, StoreError
-from cubinet.events import Counters
+from cubinet.events import Counters, Event
 from cubinet.fingerprint import action_of, action_parts, digest_of, observations_bytes
 from cubinet.model import Action, Artifact, Fingerprint, Record, Status, Variant
 from cubinet.observations import Contents
@@ -81,6 +81,8 @@ class Store:
         if settings.trust == "owner":
             check_trust(self.folder)
         self.counters = Counters()
+        if settings.stats:
+            _told_at_exit(self.counters)
         self._contents = Contents(self._fs)
         self._local = LocalLayer(self.folder, fs=self._fs, durable=settings.durable, warn=self._damaged)
         self._checker = Checker(
@@ -147,10 +149,26 @@ class Store:
         artifact = self._layers.lookup(request, action_of(action_parts(request)))
         if artifact is None:
             return None
-        self.counters.add(f"hit.{artifact.layer}")
+        artifact = self._hit(variant, artifact, start)
         passed(variant, artifact)
         object.__setattr__(variant, "_held", self._hold(variant, artifact, generation))
-        return replace(artifact, seconds=time.perf_counter() - start)
+        return artifact
+
+    def _hit(self, variant: Variant, artifact: Artifact, start: float) -> Artifact:
+        seconds = time.perf_counter() - start
+        self.counters.tell(
+            Event(
+                "hit",
+                artifact.layer,
+                artifact._fingerprint,  # noqa: SLF001 - asking for the record would read it
+                variant.family,
+                variant.name,
+                seconds,
+                len(artifact.data),
+                artifact,
+            )
+        )
+        return replace(artifact, seconds=seconds)
 
     def _hold(self, variant: Variant, artifact: Artifact, generation: object) -> tuple[object, Artifact]:
         # The window in which the files were looked at, which may be over by now.
@@ -197,14 +215,13 @@ class Store:
                 start, generation = time.perf_counter(), self._checker.current()
                 found = self._layers.lookup(request, action, again=True)
                 if found is not None:
-                    self.counters.add(f"hit.{found.layer}")
                     self._hold(request.variant, found, generation)
-                    return replace(found, seconds=time.perf_counter() - start), True
+                    return self._hit(request.variant, found, start), True
             self._failures.check(action, request)
+            start = time.perf_counter()
             lease, found = self._layers.lease(request, action, self.settings.limit) if self.settings.leases else _ALONE
             if found is not None:
-                self.counters.add(f"hit.{found.layer}")
-                return found, True
+                return self._hit(request.variant, found, start), True
             return self._compile(request, action, parts, lease)
 
     def _compile(
@@ -216,13 +233,13 @@ class Store:
             made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.limit)
         except CompileError as exc:
             release()
-            self.counters.add("failed")
+            self.counters.tell(self._event(request, "failed", seconds=time.perf_counter() - start))
             if exc.deterministic and not request.uncacheable:
                 self._failures.remember(action, request, exc)
             raise
-        self.counters.add("compiled")
         observed = observations_bytes(made.observations)
         record, blobs = record_of(request, action, parts, made, observed)
+        self.counters.tell(self._event(request, "compiled", record, made.seconds))
         reason = made.uncacheable
         if reason:
             release()
@@ -250,6 +267,20 @@ class Store:
             if self._checker.remember(record.observations, request.places, observed):
                 self._hold(request.variant, artifact, generation)
         return artifact, not made.uncacheable
+
+    @staticmethod
+    def _event(request: Request, what: str, record: Record | None = None, seconds: float = 0.0) -> Event:
+        variant, ref = request.variant, record.blob(record.kind) if record else None
+        fingerprint = record.fingerprint if record else None
+        return Event(what, "", fingerprint, variant.family, variant.name, seconds, ref.size if ref else 0)
+
+    def listen(self, listener: Callable[[Event], object]) -> None:
+        """Call this with every {py:class}`cubinet.events.Event` from now on.
+
+        It is called while a lookup waits, so it should do little. Hits in the memory of the process are too cheap to be
+        told, except the first in each refresh window. One that raises is not called again.
+        """
+        self.counters.listen(listener)
 
     # --- parts that callers may need
 
@@ -443,3 +474,14 @@ def _restore(
     cls: type[Store], settings: Settings, environ: dict[str, str] | None, compilers: dict[str, Compiler]
 ) -> Store:
     return cls(settings=settings, environ=environ, compilers=compilers)
+
+
+def _told_at_exit(counters: Counters) -> None:
+    import atexit
+    import sys
+
+    from cubinet.metrics import Tally
+
+    tally = Tally()
+    counters.listen(tally)
+    atexit.register(lambda: print(tally.line(), file=sys.stderr))  # noqa: T201 - asked for

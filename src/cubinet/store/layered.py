@@ -197,7 +197,9 @@ class Layered:
             return None
         if self.admit is not None and not self._admitted(fingerprint, record):
             return None
-        return Artifact(partial(decode_record, record), data, layer=self.local.name, _reader=self.reader)
+        return Artifact(
+            partial(decode_record, record), data, layer=self.local.name, _fingerprint=fingerprint, _reader=self.reader
+        )
 
     def _admitted(self, fingerprint: Fingerprint, raw: bytes) -> bool:
         assert self.admit is not None  # noqa: S101 - asked by the caller
@@ -243,7 +245,9 @@ class Layered:
         ref = record.blob(record.kind)
         data = found.blobs[ref.digest] if ref else b""
         more = {role: found.blobs[r.digest] for role, r in record.blobs if r.digest in found.blobs}
-        return Artifact(record, data, layer=layer.name, _more=more, _reader=self.reader)
+        return Artifact(
+            record, data, layer=layer.name, _fingerprint=record.fingerprint, _more=more, _reader=self.reader
+        )
 
     def _read_far(self, ref: BlobRef) -> bytes | None:
         for layer, guard in self.far:
