@@ -275,8 +275,8 @@ class LocalLayer:
 
         `raw` is the record's stored form, if it has one: it keeps signatures and fields of later releases.
         """
-        with self._writing("publish", record.fingerprint):
-            self._prepare()
+        with self.writing("publish", record.fingerprint):
+            self.prepare()
             encoded, name = raw or encode_record(record), record.fingerprint.hex
             for digest, data in blobs.items():
                 self._publish_blob(digest, data)
@@ -289,8 +289,8 @@ class LocalLayer:
 
     def remember_failure(self, failure: Failure) -> None:
         """Note a deterministic compile error for a minute."""
-        with self._writing("remember failure of", failure.action):
-            self._prepare()
+        with self.writing("remember failure of", failure.action):
+            self.prepare()
             self._replace("failures", failure.action, encode_failure(failure))
 
     def forget_failure(self, action: Action) -> None:
@@ -299,7 +299,7 @@ class LocalLayer:
 
     def lock(self, name: str) -> FileLock:
         """A lock among the processes of this host. Entering it may raise `OSError`."""
-        return FileLock(self.fs, f"{self.folder}/locks/{name}", prepare=self._prepare)
+        return FileLock(self.fs, f"{self.folder}/locks/{name}", prepare=self.prepare)
 
     def quarantine(self, kind: str, name: str, suffix: str, why: str) -> None:
         """Move a file that is wrong out of the way, if the layer can be written."""
@@ -333,7 +333,7 @@ class LocalLayer:
         """Why the layer cannot be written, or an empty text; leaves nothing behind but the folder."""
         try:
             self._ready = False
-            self._prepare()
+            self.prepare()
             path = self.temporary()
             self.fs.create(path, b"cubinet", sync=False)
             self.fs.unlink(path)
@@ -346,10 +346,12 @@ class LocalLayer:
     def _mkdir(self, path: str) -> None:
         self.fs.mkdir(path, self._folder_mode)
 
-    def _writing(self, action: str, subject: object) -> _Writing:
+    def writing(self, action: str, subject: object) -> _Writing:
+        """A block in which the system's refusals become ours."""
         return _Writing(self, action, subject)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Make the folder and what every writer needs in it, if that was not done yet."""
         if self._ready:
             return
         self._check_version()
