@@ -1,71 +1,65 @@
-"""Calls that must come back in time, though what they ask may never answer: a dead mount, a black hole.
-
-Python cannot interrupt a call, so it runs in a thread of its own, which is left behind when the time is over. When too
-many are stuck, further calls are refused at once.
-"""
+"""Calls that may never come back, in threads that may be left behind."""
 
 from __future__ import annotations
 
 import os
-import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-__all__ = ["Deadline", "StuckError"]
+__all__ = ["STUCK_LIMIT", "Deadline", "StuckError"]
 
 T = TypeVar("T")
 
+STUCK_LIMIT = 8
+"""How many calls may be past their time and still running before new ones are refused."""
 
-class StuckError(TimeoutError):
-    """The time is over, or too many earlier calls never came back."""
+
+class StuckError(Exception):
+    """A call did not come back in time; or too many never did, and another one would only add a thread."""
+
+
+def _work(future: Future[Any], call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        result = call(*args)
+    except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits
+        future.set_exception(exc)
+    else:
+        future.set_result(result)
 
 
 class Deadline:
-    """Runs calls with a time limit. Safe in threads; a forked child has none of the threads.
+    """Starts each call in a daemon thread of its own, which the caller need not wait for. Safe in threads and forks."""
 
-    Args:
-        most: calls that may be stuck at once.
-    """
-
-    def __init__(self, most: int = 8) -> None:
-        self.most = most
-        self._reset()
-
-    def _reset(self) -> None:
+    def __init__(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._stuck = 0
+        self._late: set[Future[Any]] = set()
+
+    def start(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
+        """Begin a call. Raises `StuckError`."""
+        if self._pid != os.getpid():  # the parent's threads are not here
+            self._pid, self._late = os.getpid(), set()
+        if len(self._late) >= STUCK_LIMIT:
+            raise StuckError(f"{len(self._late)} earlier calls are still waiting for an answer")
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # a thread cannot be cancelled
+        threading.Thread(target=_work, args=(future, call, args), name="cubinet-deadline", daemon=True).start()
+        return future
+
+    def abandon(self, future: Future[Any]) -> None:
+        """Note that nobody waits for this call any more."""
+        self._late.add(future)
+        future.add_done_callback(self._late.discard)
 
     def run(self, call: Callable[[], T], seconds: float) -> T:
-        """What `call` returns or raises; `StuckError` after `seconds`."""
-        if os.getpid() != self._pid:
-            self._reset()
-        with self._lock:
-            if self._stuck >= self.most:
-                raise StuckError(f"{self._stuck} earlier calls have not come back")
-        answer: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-        late = threading.Event()
-
-        def work() -> None:
-            try:
-                result: tuple[T | None, BaseException | None] = (call(), None)
-            except BaseException as exc:  # noqa: BLE001 - it belongs to the caller
-                result = (None, exc)
-            with self._lock:
-                answer.put(result)
-                if late.is_set():
-                    self._stuck -= 1
-
-        threading.Thread(target=work, name="cubinet-deadline", daemon=True).start()
+        """What a call returns or raises. Raises `StuckError` after `seconds`."""
+        future = self.start(call, ())
         try:
-            value, error = answer.get(timeout=max(seconds, 0.001))
-        except queue.Empty:
-            with self._lock:
-                if answer.empty():
-                    late.set()
-                    self._stuck += 1
+            result: T = future.result(max(seconds, 0.001))
+        except TimeoutError:
+            if future.done():  # it was the call's own
+                raise
+            self.abandon(future)
             raise StuckError(f"no answer within {seconds:.1f} s") from None
-        if error is not None:
-            raise error
-        return value  # type: ignore[return-value]
+        return result

@@ -61,6 +61,10 @@ class Fs:
         """Move a file over another in one step."""
         os.rename(source, target)
 
+    def touch(self, path: str) -> None:
+        """Give a file the present time."""
+        os.utime(path)
+
     def unlink(self, path: str) -> None:
         """Remove a file."""
         os.unlink(path)

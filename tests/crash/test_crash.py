@@ -45,7 +45,7 @@ class Before:
 
     def the_build_with_its_record_damaged(self, bench: Bench) -> None:
         made = self.both(bench)
-        overwrite(Path(LocalLayer(str(bench.folder))._path("records", made, ".json")), b"")
+        overwrite(Path(LocalLayer(str(bench.folder)).path("records", made, ".json")), b"")
 
     def the_build_with_an_object_of_another_damaged(self, bench: Bench) -> None:
         self.both(bench)

@@ -119,7 +119,7 @@ def test_a_damaged_further_blob_is_an_error_when_read_and_healed_after_verify(st
     assert found is not None
     ref = found.record.blob(role)
     assert ref is not None
-    overwrite(Path(LocalLayer(str(stocked.folder))._path("blobs", ref.digest.hex)), b"damaged")
+    overwrite(Path(LocalLayer(str(stocked.folder)).path("blobs", ref.digest.hex)), b"damaged")
     with pytest.raises(IntegrityError):
         found.read(role)
     problems = stocked.store().verify().problems

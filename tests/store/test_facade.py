@@ -630,7 +630,7 @@ def test_records_come_in_order_and_damaged_ones_are_left_out(bench: Bench) -> No
     builds = sorted((build(str(i)) for i in range(10)), key=lambda made: made.fingerprint)
     for made in builds:
         store.publish(made.artifact())
-    overwrite(Path(store._local._path("records", builds[3].fingerprint.hex, ".json")), b"")
+    overwrite(Path(store._local.path("records", builds[3].fingerprint.hex, ".json")), b"")
     assert [record.fingerprint for record in store.records()] == [b.fingerprint for b in builds if b is not builds[3]]
 
 

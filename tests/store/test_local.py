@@ -50,7 +50,7 @@ def somebody(tmp_path: Path) -> Iterator[None]:
 
 def raw_path(layer: Layer, kind: str, name: str) -> Path:
     assert isinstance(layer, LocalLayer)
-    return Path(layer._path(kind, name, "" if kind == "blobs" else ".json"))
+    return Path(layer.path(kind, name, "" if kind == "blobs" else ".json"))
 
 
 class TestLocalLayer(LayerContract):

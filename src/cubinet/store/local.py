@@ -46,6 +46,7 @@ _BAD_LIMIT = 64
 _STALE_TRIES = 3
 _LEFTOVER_SECONDS = 3600.0
 _MANIFEST_SECONDS = 1.0
+_FRESH_SECONDS = 3600.0
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
 
@@ -147,7 +148,7 @@ class LocalLayer:
 
     def _record(self, fingerprint: Fingerprint, decode: Callable[[bytes, Fingerprint], T]) -> T | None:
         name = fingerprint.hex
-        data = self._read(self._path("records", name, ".json"), _RECORD_LIMIT)
+        data = self._read(self.path("records", name, ".json"), _RECORD_LIMIT)
         if data is None:
             return None
         try:
@@ -161,16 +162,16 @@ class LocalLayer:
     def read(self, ref: BlobRef) -> bytes | None:
         """The verified bytes of a blob; `None` if it is gone or damaged."""
         name = ref.digest.hex
-        data = self._read(self._path("blobs", name), ref.size)
+        data = self._read(self.path("blobs", name), ref.size)
         if data is not None and len(data) == ref.size and blake3(data).hexdigest() == name:
             return data
-        if data is not None or self._read(self._path("blobs", name), None) is not None:
+        if data is not None or self._read(self.path("blobs", name), None) is not None:
             self.quarantine("blobs", name, "", f"its {ref.size} bytes do not have their digest")
         return None
 
     def read_named(self, digest: Digest) -> bytes | None:
         """The verified bytes of a blob whose size is not known beforehand."""
-        data = self._read(self._path("blobs", digest.hex), None)
+        data = self._read(self.path("blobs", digest.hex), None)
         if data is not None and blake3(data).hexdigest() != digest.hex:
             self.quarantine("blobs", digest.hex, "", f"its {len(data)} bytes do not have their digest")
             return None
@@ -182,7 +183,7 @@ class LocalLayer:
 
     def _manifest(self, action: Action) -> tuple[Digest, ...] | None:
         """The same; `None` for a manifest in a newer format."""
-        data = self._read(self._path("manifests", action.hex, ".json"), _RECORD_LIMIT)
+        data = self._read(self.path("manifests", action.hex, ".json"), _RECORD_LIMIT)
         if data is None:
             return ()
         try:
@@ -196,7 +197,7 @@ class LocalLayer:
 
     def failure(self, action: Action) -> Failure | None:
         """A remembered compile error that has not run out."""
-        data = self._read(self._path("failures", action.hex, ".json"), _RECORD_LIMIT)
+        data = self._read(self.path("failures", action.hex, ".json"), _RECORD_LIMIT)
         if data is None:
             return None
         try:
@@ -206,7 +207,7 @@ class LocalLayer:
         except FormatError:
             found = None
         if found is None or found.action != action.hex or not self.now() < found.expires < self.now() + 61:
-            self.fs.discard(self._path("failures", action.hex, ".json"))
+            self.fs.discard(self.path("failures", action.hex, ".json"))
             return None
         return found
 
@@ -231,7 +232,8 @@ class LocalLayer:
         except OSError as exc:
             raise StoreError("list", path, exc.strerror or str(exc), "see cubinet doctor") from exc
 
-    def _path(self, kind: str, name: str, suffix: str = "") -> str:
+    def path(self, kind: str, name: str, suffix: str = "") -> str:
+        """Where a file of the layer is, by its 64 hex digits."""
         return f"{self.folder}/{kind}/{name[:2]}/{name}{suffix}"
 
     def _read(self, path: str, limit: int | None) -> bytes | None:
@@ -295,7 +297,34 @@ class LocalLayer:
 
     def forget_failure(self, action: Action) -> None:
         """Drop a remembered compile error, if there is one."""
-        self.fs.discard(self._path("failures", action.hex, ".json"))
+        self.fs.discard(self.path("failures", action.hex, ".json"))
+
+    def remove(self, record: Record) -> None:
+        """Let a build go: its place in the manifest, then its record. Blobs stay, others may name them."""
+        action = record.action
+        with self.lock(f"{action.hex}.manifest") as lock:
+            with contextlib.suppress(OSError, LockTimeoutError):
+                lock.acquire(_MANIFEST_SECONDS)
+            have = self._manifest(action)
+            rest = tuple(c for c in have or () if c != record.observations)
+            if have and not rest:
+                self.fs.discard(self.path("manifests", action.hex, ".json"))
+            elif have and rest != have:
+                self._replace("manifests", action.hex, encode_manifest(action, rest))
+        self.fs.discard(self.path("records", record.fingerprint.hex, ".json"))
+
+    def remove_blob(self, digest: Digest) -> None:
+        """Let a blob go that no record names."""
+        self.fs.discard(self.path("blobs", digest.hex))
+
+    def touch(self, name: str) -> None:
+        """Give a file of the layer's folder the present time; an empty one is made if there is none."""
+        path = f"{self.folder}/{name}"
+        try:
+            self.fs.touch(path)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                self.fs.create(path, b"", mode=0o644, sync=False)
 
     def lock(self, name: str) -> FileLock:
         """A lock among the processes of this host. Entering it may raise `OSError`."""
@@ -311,7 +340,7 @@ class LocalLayer:
     def _move_away(self, kind: str, name: str, suffix: str, why: str) -> None:
         self._mkdir(f"{self.folder}/bad")
         try:
-            self.fs.rename(self._path(kind, name, suffix), f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}")
+            self.fs.rename(self.path(kind, name, suffix), f"{self.folder}/bad/{kind}-{name}-{time.time_ns()}")
         except FileNotFoundError:  # another process was quicker
             return
         self._bound_bad()
@@ -382,19 +411,22 @@ class LocalLayer:
     def _publish_blob(self, digest: Digest, data: bytes) -> None:
         # A blob that is there is never written again, but one that is damaged must not stay either.
         try:
-            there = self.fs.read(self._path("blobs", digest.hex), len(data))
+            there = self.fs.read(self.path("blobs", digest.hex), len(data))
         except FileNotFoundError:
             there = None
         except ValueError:
             there = b""
         if there == data:
+            with contextlib.suppress(OSError):  # so that no collector takes it for one that nobody needs any more
+                if self.fs.stat(self.path("blobs", digest.hex)).st_mtime < self.now() - _FRESH_SECONDS:
+                    self.fs.touch(self.path("blobs", digest.hex))
             return
         if there is not None:
             self._move_away("blobs", digest.hex, "", "it was damaged when the same blob was published again")
         self._publish_file("blobs", digest.hex, "", data)
 
     def _publish_file(self, kind: str, name: str, suffix: str, data: bytes) -> bool:
-        path = self._path(kind, name, suffix)
+        path = self.path(kind, name, suffix)
         try:
             fresh = self._link_new(data, path)
         except FileNotFoundError:  # the store was deleted under our feet
@@ -439,7 +471,7 @@ class LocalLayer:
             return False
 
     def _replace(self, kind: str, name: str, data: bytes) -> None:
-        path, temporary = self._path(kind, name, ".json"), self.temporary()
+        path, temporary = self.path(kind, name, ".json"), self.temporary()
         self.fs.create(temporary, data, sync=False)
         try:
             try:

@@ -59,6 +59,20 @@ class FileLock:
                 raise LockTimeoutError("take lock", self.path, f"still held after {timeout:.0f} s")
             time.sleep(_POLL_SECONDS)
 
+    def free(self) -> bool:
+        """Whether nobody holds it now; makes nothing."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
     def _open(self) -> int:
         try:
             return self.fs.open_lock(self.path)

@@ -49,6 +49,10 @@ class WatchedFs(Fs):
         with self.around("rename", target):
             super().rename(source, target)
 
+    def touch(self, path: str) -> None:
+        with self.around("touch", path):
+            super().touch(path)
+
     def unlink(self, path: str) -> None:
         with self.around("unlink", path):
             super().unlink(path)

@@ -1,0 +1,1 @@
+"""Remotes: flat namespaces of objects behind a layer, one module for each kind, found by the scheme of a URL."""

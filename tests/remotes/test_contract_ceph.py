@@ -1,0 +1,50 @@
+"""The contract on Ceph, whose gateway has habits of its own; runs when `CUBINET_CEPH` names a folder to unpack to."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cubinet.protocols import Remote
+from cubinet.remotes.obstore import ObstoreRemote
+from cubinet.remotes.s3 import S3Remote
+from cubinet.testing.remotes import RemoteContract
+
+from ..servers.ceph import ceph
+from ..servers.process import Server
+
+if not os.environ.get("CUBINET_CEPH"):
+    pytest.skip("CUBINET_CEPH names no folder to unpack Ceph into", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def ceph_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with one bucket, `kernels`."""
+    with ceph(tmp_path_factory.mktemp("ceph"), Path(os.environ["CUBINET_CEPH"])) as server:
+        server.make_bucket("kernels")
+        yield server
+
+
+class TestS3RemoteOnCeph(RemoteContract):
+    many = 1100
+
+    @pytest.fixture
+    def remote(self, ceph_server: Server) -> Iterator[Remote]:
+        made = S3Remote(f"s3://kernels/{secrets.token_hex(6)}", ceph_server.options())
+        yield made
+        made.close()
+
+
+class TestObstoreRemoteOnCeph(RemoteContract):
+    many = 1100
+    fork = "refused"
+
+    @pytest.fixture
+    def remote(self, ceph_server: Server) -> Iterator[Remote]:
+        made = ObstoreRemote(f"s3-obstore://kernels/{secrets.token_hex(6)}", ceph_server.options())
+        yield made
+        made.close()

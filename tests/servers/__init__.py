@@ -1,0 +1,1 @@
+"""Real servers for tests, and a proxy that makes trouble between them and a client."""
