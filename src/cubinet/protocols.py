@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from cubinet.errors import RemoteError
-from cubinet.model import BlobRef, Digest, Fingerprint, Kernel, Observation, Record, Root, Toolchain, Variant
+from cubinet.errors import CubinetError, RemoteError
+from cubinet.model import (
+    Artifact,
+    BlobRef,
+    Digest,
+    Fingerprint,
+    Kernel,
+    Observation,
+    Record,
+    Root,
+    Target,
+    Toolchain,
+    Variant,
+)
 
-__all__ = ["Compiled", "Compiler", "Entry", "Layer", "Object", "Remote", "Request", "Step"]
+__all__ = ["Compiled", "Compiler", "Entry", "Layer", "Loader", "Object", "Remote", "Request", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,4 +249,30 @@ class Remote(Protocol):
 
     def close(self) -> None:
         """Let go of connections. A later call makes new ones."""
+        ...
+
+
+class Loader(Protocol):
+    """Turns artifacts of one vendor into modules of launchable kernels. Safe in threads; does no work before `load`.
+
+    A module gives kernels by name (`module["scale"]`), their names (`module.kernels`), the only one (`module.kernel`),
+    and has `close()`. A kernel launches by `kernel.launch(config, *args, stream=None)` and `kernel[…](*args)`; `handle`
+    is the vendor's own.
+    """
+
+    name: str
+
+    def supports(self, target: Target) -> bool:
+        """Whether artifacts for this target are this loader's. Says nothing about the device at hand."""
+        ...
+
+    def load(self, artifact: Artifact, device: Any = None) -> Any:
+        """The module of an artifact, on a device or the current one.
+
+        Raises `NoDeviceError`, `UnsupportedTargetError`, `DriverError`, `LoadError`.
+        """
+        ...
+
+    def damaged(self, error: CubinetError) -> bool:
+        """Whether an error of `load` means that the bytes are no sound object: worth compiling again, once."""
         ...

@@ -11,14 +11,18 @@ from cubinet._fs import Fs
 from cubinet.config import Settings
 from cubinet.errors import PluginError
 from cubinet.observations import Contents
-from cubinet.protocols import Compiler, Remote
+from cubinet.protocols import Compiler, Loader, Remote
 
-__all__ = ["BUILT_IN", "Workshop", "compiler", "plugins", "remote"]
+__all__ = ["BUILT_IN", "Workshop", "compiler", "loader", "plugins", "remote"]
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "cubinet.compilers": {
         "nvcc": "cubinet.compilers.nvcc:NvccCompiler",
         "nvrtc": "cubinet.compilers.nvrtc:NvrtcCompiler",
+    },
+    "cubinet.loaders": {
+        "ascend": "cubinet.loaders.ascend:AscendLoader",
+        "cuda": "cubinet.loaders.cuda:CudaLoader",
     },
     "cubinet.remotes": {
         "file": "cubinet.remotes.file:FileRemote",
@@ -81,6 +85,17 @@ def compiler(name: str, workshop: Workshop) -> Compiler:
     """Make the compiler adapter with this name. Raises `PluginError`."""
     made: Compiler = _load("cubinet.compilers", name)(workshop)
     return made
+
+
+_loaders: dict[str, Loader] = {}
+
+
+def loader(vendor: str) -> Loader:
+    """The loader for a vendor's artifacts: one for the process, which knows what is loaded. Raises `PluginError`."""
+    found = _loaders.get(vendor)
+    if found is None:
+        found = _loaders.setdefault(vendor, _load("cubinet.loaders", vendor)())
+    return found
 
 
 def remote(scheme: str, url: str, options: Mapping[str, Any]) -> Remote:

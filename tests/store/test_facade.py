@@ -673,7 +673,7 @@ def test_two_stores_do_not_mix_what_they_found(bench: Bench, tmp_path: Path) -> 
 
 
 def test_many_variants_do_not_fill_the_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubinet.store.facade._HELD_LIMIT", 3)
+    monkeypatch.setattr("cubinet.store.lookup._HELD_LIMIT", 3)
     store = bench.store(refresh=60.0)
     for i in range(10):
         store.get_or_compile(bench.variant(f"kernel k{i}\n"))

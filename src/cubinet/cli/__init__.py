@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "cli", "main"]
 
 
 COMMANDS = {
+    "collect": "cubinet.cli.remote:collect",
     "compile": "cubinet.cli.compile:compile_file",
     "doctor": "cubinet.cli.check:doctor",
     "explain": "cubinet.cli.compile:explain",

@@ -13,7 +13,7 @@ import click
 from cubinet import __version__
 from cubinet.cli._out import bar, print_json, working
 from cubinet.config import Settings, config_path
-from cubinet.errors import CubinetError, ToolchainNotFoundError
+from cubinet.errors import ConfigError, CubinetError, ToolchainNotFoundError
 from cubinet.model import Target, Variant
 from cubinet.store import Store
 
@@ -26,12 +26,20 @@ _TRIAL = '#include <cuda_fp16.h>\nextern "C" __global__ void trial(__half* x) { 
 @click.command(name="verify")
 @click.option("--recompile", type=click.IntRange(min=1), metavar="N", help="Compile a sample of N records again too.")
 @click.option("-I", "includes", multiple=True, metavar="LABEL=DIR", help="Where a label is, for --recompile.")
+@click.option("--remote", is_flag=False, flag_value="", metavar="[LAYER]", help="Verify a remote instead.")
+@click.option("--repair", is_flag=True, help="With --remote: delete what is damaged, so that it is built again.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def verify(recompile: int | None, includes: tuple[str, ...], *, as_json: bool) -> int:
+def verify(recompile: int | None, includes: tuple[str, ...], remote: str | None, *, repair: bool, as_json: bool) -> int:
     """Read every record and blob; move what is damaged to bad/.
 
     Exit status 1 if something was damaged, or came out differently. The next lookup rebuilds what is gone.
     """
+    if remote is not None:
+        from cubinet.cli.remote import verify_remote_command
+
+        return verify_remote_command(remote or None, repair=repair, as_json=as_json)
+    if repair:
+        raise ConfigError("verify", "--repair", "a local layer is repaired anyway", "give --remote too")
     from cubinet.cli.compile import roots_of
 
     store = Store.from_env()

@@ -31,6 +31,9 @@ OBJECT_LIMIT = 64 << 20
 BLOB_LIMIT = 2 << 30
 """Most bytes of a blob."""
 
+_HEAD_LIMIT, _TABLE_LIMIT = 8 << 20, 64 << 10
+"""Most bytes of the two lines: what is parsed takes many times the room of its text."""
+
 _LEVEL = 3
 _WINDOW = 1 << 27
 
@@ -62,7 +65,7 @@ def squeeze(data: bytes) -> bytes:
     return packed
 
 
-def expand(frame: bytes, size: int) -> bytes:
+def expand(frame: bytes | memoryview, size: int) -> bytes:
     """The `size` bytes in a frame. Raises `FormatError` for any other size, before room is made for it."""
     try:
         facts = zstandard.get_frame_parameters(frame)
@@ -81,6 +84,8 @@ def expand(frame: bytes, size: int) -> bytes:
 def pack(head: bytes, blobs: Iterable[tuple[Digest, bytes]]) -> bytes:
     """An object: `head`, which ends in its only newline, and blobs."""
     blobs = list(blobs)
+    if len(head) > _HEAD_LIMIT:
+        raise FormatError("write object", "", f"its {len(head)} bytes are more than a remote takes")
     frame = squeeze(b"".join(data for _, data in blobs))
     table = _Table(1, tuple((digest.hex, len(data)) for digest, data in blobs), len(frame))
     return head + msgspec.json.encode(table, order="sorted") + b"\n" + frame
@@ -91,12 +96,12 @@ def unpack(data: bytes, *, blobs: bool = True) -> Envelope:
 
     With `blobs` false only the first line is looked at.
     """
-    end = data.find(b"\n") + 1
+    end = data.find(b"\n", 0, _HEAD_LIMIT) + 1
     if not end:
         raise FormatError("read object", "", "empty, cut short, or not in this format")
     if not blobs:
         return Envelope(data[:end], {})
-    second = data.find(b"\n", end) + 1
+    second = data.find(b"\n", end, end + _TABLE_LIMIT) + 1
     try:
         table = _table_decoder.decode(data[end : second or end])
         named = [(Digest(name), size) for name, size in table.blobs]
@@ -107,7 +112,7 @@ def unpack(data: bytes, *, blobs: bool = True) -> Envelope:
         raise FormatError("read object", "", "its list of blobs is impossible")
     if len(data) - second != table.stored:
         raise FormatError("read object", "", f"{len(data) - second} bytes follow, expected {table.stored}")
-    body = memoryview(expand(data[second:], total))
+    body = memoryview(expand(memoryview(data)[second:], total))
     found, at = {}, 0
     for digest, size in named:
         piece = bytes(body[at : at + size])

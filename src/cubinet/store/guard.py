@@ -24,6 +24,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 30.0, 600.0
 _LEAST = 0.05
 """Seconds below which a request is not worth starting."""
 
+_SLOW = 0.5
+"""Seconds after which trouble on the way of a lookup was slow: a host that takes no connection tells it after one."""
+
 
 class Guard:
     """Budget and breaker of one layer. Safe in threads; a forked child starts afresh.
@@ -118,8 +121,9 @@ class Guard:
         except TrustError as exc:
             self._over(ok=True)
             return self._refused(exc, otherwise)
-        except (RemoteError, StoreError) as exc:
-            self._failed(what, exc, slow=self.clock() - start > 0.9 * seconds)
+        except (ConfigError, RemoteError, StoreError) as exc:
+            took = self.clock() - start
+            self._failed(what, exc, slow=took > 0.9 * seconds or (not limit and took > _SLOW))
             if self.strict:
                 raise
             return otherwise, str(exc)
@@ -145,17 +149,19 @@ class Guard:
     def _failed(self, what: str, exc: CubinetError, *, slow: bool) -> None:
         self.counters.add(f"error.{what}")
         transient = isinstance(exc, RemoteUnavailableError)
+        told = str(exc) if self.place in str(exc) else f"{self.place}: {exc}"
         with self._lock:
             was_open = bool(self._until)
             self._failures += 1
             self._trying = False
-            if slow or was_open or self._failures >= _FAILURES or not (transient or isinstance(exc, StoreError)):
+            hopeless = isinstance(exc, ConfigError) or not (transient or isinstance(exc, StoreError))
+            if slow or was_open or self._failures >= _FAILURES or hopeless:
                 self._until = self.clock() + self._pause
                 pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
-                text = f"{exc}; going on without it for {pause:.0f} s"
+                text = f"{told}; going on without it for {pause:.0f} s"
             else:
-                text = str(exc)
-        self.warn(text, f"{self.name}: {exc.action}: {exc.finding}")
+                text = told
+        self.warn(text, f"{self.name}: {type(exc).__name__}")  # an outage is one piece of news, not one an object
 
     def forget(self) -> None:
         """Try again at once."""

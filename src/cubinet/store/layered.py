@@ -6,12 +6,12 @@ Trouble costs a miss, a count and one warning, never the build; `strict` raises 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cubinet.errors import IntegrityError, StoreError
+from cubinet.errors import IntegrityError, RemoteError, StoreError
 from cubinet.events import Counters
 from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record
@@ -25,6 +25,7 @@ from cubinet.store.uploads import Job, Uploads
 
 if TYPE_CHECKING:
     from cubinet.store.lease import Lease
+    from cubinet.store.usage import Usage
 
 __all__ = ["Guarded", "Layered", "Reader"]
 
@@ -83,9 +84,11 @@ class Layered:
         uploads: Uploads | None = None,
         sign: Callable[[bytes], bytes] | None = None,
         admit: Callable[[bytes, Record], object] | None = None,
+        uses: Usage | None = None,
     ) -> None:
         self.local, self.checker, self.counters, self.strict = local, checker, counters, strict
         self.uploads, self.sign, self.admit = uploads or Uploads(counters, self.warn, 0.0), sign, admit
+        self.uses = uses
         self._open_far = open_far
         self._far: list[Guarded] | None = None
         # what came from another layer can come again: no need to wait for the disk
@@ -97,6 +100,8 @@ class Layered:
         """The layers beyond the local one."""
         if self._far is None:
             self._far = list(self._open_far())
+            if self.uses is not None:
+                self.uploads.at_end(self._tell)
         return self._far
 
     def warn(self, text: str, about: str = "") -> None:
@@ -197,6 +202,7 @@ class Layered:
             return None
         if self.admit is not None and not self._admitted(fingerprint, record):
             return None
+        self._use(fingerprint)
         return Artifact(
             partial(decode_record, record), data, layer=self.local.name, _fingerprint=fingerprint, _reader=self.reader
         )
@@ -224,6 +230,7 @@ class Layered:
     def _arrived(self, found: Fetched, at: int) -> Artifact:
         """Hand over what a layer gave, and put it into the layers before it."""
         record, (layer, guard) = found.record, self.far[at]
+        self._use(record.fingerprint)
         missing = [ref for _, ref in record.blobs if ref.digest not in found.blobs]
 
         def back() -> None:
@@ -288,6 +295,8 @@ class Layered:
             then()
             return
 
+        self._use(record.fingerprint)  # it may be there already, and old
+
         def send() -> None:
             try:
                 for layer, guard in targets:
@@ -303,7 +312,7 @@ class Layered:
             fresh, why = guard.attempt(
                 "publish", partial(layer.upload, record, raw, blobs), otherwise=False, limit=_UPLOAD_SECONDS
             )
-        except StoreError as exc:  # strict: there is nobody to raise it to
+        except (RemoteError, StoreError) as exc:  # strict: there is nobody to raise it to
             fresh, why = False, str(exc)
             self.warn(why)
         if why:
@@ -333,6 +342,13 @@ class Layered:
         """Note a compile error for a minute, if that is possible."""
         self.attempt("publish", lambda: self.local.remember_failure(failure), None)
 
+    def reject(self, artifact: Artifact, why: str) -> None:
+        """Move a build away that has its digest and is no sound object all the same."""
+        ref = artifact.record.blob(artifact.record.kind)
+        self.local.quarantine("records", artifact.fingerprint.hex, ".json", why)
+        if ref is not None:
+            self.local.quarantine("blobs", ref.digest.hex, "", why)
+
     def as_held(self, artifact: Artifact) -> Artifact:
         """The same artifact as a later lookup in this process reports it."""
         return replace(artifact, status=type(artifact.status).HIT, layer="process", seconds=0.0, messages="")
@@ -343,10 +359,33 @@ class Layered:
             layer.refresh()
             guard.forget()
 
+    def _use(self, fingerprint: Fingerprint) -> None:
+        if self.uses is not None and self.uses.note(fingerprint) and self._far:
+            self.uploads.add(Job(self._tell, 0))
+
+    def _tell(self) -> None:
+        """Tell the remotes what was used, or leave that to a later process."""
+        if self.uses is None:
+            return
+        told = [pair for pair in self._far or () if pair[0].remote is not None and pair[0].writable]
+        if not told or not self.uses.send([partial(self._tell_one, *pair) for pair in told]):
+            self.uses.save()
+
+    def _tell_one(self, layer: FarLayer, guard: Guard, used: Collection[str]) -> bool:
+        from cubinet.store.usage import write_note
+
+        assert layer.remote is not None  # noqa: S101 - asked by the caller
+        assert self.uses is not None  # noqa: S101
+        guard.begin(layer.prepare)
+        call = partial(write_note, layer.remote, self.uses.client, used)
+        return guard.attempt("note", call, otherwise=False, limit=_UPLOAD_SECONDS)[0]
+
     def close(self) -> None:
         """Finish what is to be uploaded, within its time, and let go of everything."""
         if self._far:
             self.uploads.drain()
             for layer, _ in self._far:
                 layer.close()
+        elif self.uses is not None:
+            self.uses.save()
         self.local.close()

@@ -86,16 +86,20 @@ def take(
     begun, wait = clock(), _FIRST_WAIT
     seen: bytes | None = None
     since = begun
+    there: Object | None = None
     while True:
-        mine = _mark(seconds)
-        if remote.put(name, mine, timeout=_TIMEOUT, create=True):
-            return Lease(remote, name, seconds), None
-        there = remote.get(name, timeout=_TIMEOUT, limit=_LIMIT)
-        if there is not None and there.data != seen:
-            seen, since = there.data, clock()
-        if there is not None and clock() - since > _lasts(there, seconds):
-            if remote.put(name, mine, timeout=_TIMEOUT, match=there.tag):
-                return Lease(remote, name, seconds), None
+        # only a lease that is gone or has run out is worth a write: those are dear, and slow where many want one name
+        mine, free = _mark(seconds), there is None
+        ran_out = there is not None and clock() - since > _lasts(there, seconds)
+        tag = there.tag if there is not None else ""
+        if (free or ran_out) and remote.put(name, mine, timeout=_TIMEOUT, create=free, match=tag):
+            lease = Lease(remote, name, seconds)
+            found = look()  # whoever had it before may have let go since we looked
+            if found is None:
+                return lease, None
+            lease.release()
+            return None, found
+        if ran_out:  # somebody was quicker
             seen = None
         sleep(wait)
         wait = min(wait * 1.5, _LONGEST_WAIT)
@@ -104,6 +108,9 @@ def take(
             return None, found
         if limit is not None and clock() - begun > limit:
             return None, None
+        there = remote.get(name, timeout=_TIMEOUT, limit=_LIMIT)
+        if there is not None and there.data != seen:
+            seen, since = there.data, clock()
 
 
 def _lasts(there: Object, seconds: float) -> float:

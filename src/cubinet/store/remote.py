@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from blake3 import blake3
 
-from cubinet.errors import FormatError, ReadOnlyError, TrustError
+from cubinet.errors import FormatError, ReadOnlyError, RemoteError, RemoteMisconfiguredError, TrustError
 from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, BlobRef, Digest, Fingerprint, Record
 from cubinet.protocols import Object, Remote
@@ -72,13 +72,16 @@ class RemoteLayer:
 
     def find(self, fingerprint: Fingerprint, *, timeout: float = _BACKGROUND_SECONDS) -> Record | None:
         """The record of a fingerprint, checked and admitted; `None` if there is none, or a damaged one."""
-        fetched = self.fetch(fingerprint, timeout=timeout, main=False)
+        try:
+            fetched = self.fetch(fingerprint, timeout=timeout, main=False)
+        except FormatError:
+            return None
         return fetched.record if fetched else None
 
     def fetch(self, fingerprint: Fingerprint, *, timeout: float, main: bool = True) -> Fetched | None:
         """A build, verified: its record and the blobs that travel with it, with `main` at least the main one.
 
-        Raises `RemoteError`, `TrustError`.
+        Raises `RemoteError`, `TrustError`, and `FormatError` for a damaged one.
         """
         name = self.object_name("records", fingerprint.hex)
         if self._known_absent(name):
@@ -88,12 +91,14 @@ class RemoteLayer:
         if found is None:
             self._absent.put(name, time.monotonic())
             return None
-        fetched = self.opened(fingerprint, found.data)
-        if fetched is None or not main:
+        fetched = self._open(fingerprint, found.data)
+        if not main:
             return fetched
         ref = fetched.record.blob(fetched.record.kind)
-        if ref is not None and ref.digest not in fetched.blobs:
-            data = self.read(ref, timeout=until - time.monotonic())
+        if ref is None:
+            raise FormatError("read record", fingerprint, "it has no blob of its kind")
+        if ref.digest not in fetched.blobs:
+            data = self._blob(ref, until - time.monotonic())
             if data is None:
                 return None
             fetched.blobs[ref.digest] = data
@@ -102,26 +107,40 @@ class RemoteLayer:
     def opened(self, fingerprint: Fingerprint, data: bytes) -> Fetched | None:
         """The build in a record object; `None` if it is damaged. Raises `TrustError`."""
         try:
-            envelope = unpack(data, blobs=False)
-            record = decode_record(envelope.head)
-            if record.fingerprint != fingerprint:
-                raise FormatError("read record", fingerprint, f"it is the record of {record.fingerprint}")
-            if fingerprint_of(record.action, record.observations) != fingerprint:
-                raise FormatError("read record", fingerprint, "its parts do not give its fingerprint")
-            self.policy.admit(envelope.head, record)
-            blobs = unpack(data).blobs  # only now is anything unpacked
+            return self._open(fingerprint, data)
         except FormatError:
             return None
+
+    def _open(self, fingerprint: Fingerprint, data: bytes) -> Fetched:
+        envelope = unpack(data, blobs=False)
+        record = decode_record(envelope.head)
+        if record.fingerprint != fingerprint:
+            raise FormatError("read record", fingerprint, f"it is the record of {record.fingerprint}")
+        if fingerprint_of(record.action, record.observations) != fingerprint:
+            raise FormatError("read record", fingerprint, "its parts do not give its fingerprint")
+        self.policy.admit(envelope.head, record)
+        blobs = unpack(data).blobs  # only now is anything unpacked
         wanted = {ref.digest: ref.size for _, ref in record.blobs}
         return Fetched(record, envelope.head, {d: b for d, b in blobs.items() if wanted.get(d) == len(b)})
 
     def read(self, ref: BlobRef, *, timeout: float = _BACKGROUND_SECONDS) -> bytes | None:
         """The verified bytes of a blob that is an object of its own; `None` if it is gone or damaged."""
-        if ref.size > BLOB_LIMIT or timeout <= 0:
+        try:
+            return self._blob(ref, timeout)
+        except FormatError:
+            return None
+
+    def _blob(self, ref: BlobRef, timeout: float) -> bytes | None:
+        if not 0 <= ref.size <= BLOB_LIMIT:
+            raise FormatError("read blob", ref.digest, f"its record says {ref.size} bytes")
+        if timeout <= 0:
             return None
         limit = ref.size + (ref.size >> 7) + 1024  # what zstd may add to bytes that do not shrink
-        found = self.remote.get(self.object_name("blobs", ref.digest.hex), timeout=timeout, limit=limit)
-        return None if found is None else _blob(found.data, ref)
+        found = self._get(self.object_name("blobs", ref.digest.hex), timeout, limit)
+        data = _blob(found.data, ref) if found is not None else None
+        if found is not None and data is None:
+            raise FormatError("read blob", ref.digest, f"what is there are not its {ref.size} bytes")
+        return data
 
     def candidates(self, action: Action, *, timeout: float) -> list[tuple[Digest, bytes | None]]:
         """Observation sets seen with an action, newest first, each with its bytes if they came along."""
@@ -133,8 +152,10 @@ class RemoteLayer:
         if found is None:
             self._absent.put(name, time.monotonic())
             return []
-        sets = _manifest(action, found.data)
-        return list(sets.items()) if sets else []
+        try:
+            return list(_sets(action, found.data).items())
+        except NewerFormatError:
+            return []
 
     # --- writing
 
@@ -158,6 +179,8 @@ class RemoteLayer:
         if not fresh and self._damaged_record(record.fingerprint, name, timeout):
             fresh = self.remote.put(name, data, timeout=timeout)
         self._absent.pop(name, 0.0)
+        if fresh and self.remote.conditional is None:  # once: a refusal tells that the remote keeps to conditions
+            self.remote.put(name, data, timeout=timeout, create=True)
         observed = blobs.get(record.observations)
         self._add_candidate(record.action, record.observations, observed, timeout)
         return fresh
@@ -166,7 +189,10 @@ class RemoteLayer:
         name, frame = self.object_name("blobs", digest.hex), squeeze(data)
         if self.remote.put(name, frame, timeout=timeout, create=True):
             return
-        found = self.remote.get(name, timeout=timeout, limit=len(frame) * 2 + 1024)
+        try:
+            found = self._get(name, timeout, len(frame) * 2 + 1024)
+        except FormatError:
+            found = None
         whole = found is not None and _blob(found.data, BlobRef(digest, len(data))) is not None
         old = found is not None and 0 < found.modified < self.now() - REFRESH_SECONDS
         if not whole or old:
@@ -174,10 +200,10 @@ class RemoteLayer:
 
     def _damaged_record(self, fingerprint: Fingerprint, name: str, timeout: float) -> bool:
         """Whether what stands under a record's name is wrong, or not let in: then it is replaced."""
-        found = self._get(name, timeout)
-        if found is None:
-            return True
         try:
+            found = self._get(name, timeout)
+            if found is None:
+                return True
             decode_record(unpack(found.data, blobs=False).head)
         except NewerFormatError:
             return False
@@ -199,7 +225,11 @@ class RemoteLayer:
             # What was not looked at is taken for absent: for a new action that saves a request, and if it is wrong
             # the conditional write tells.
             look = attempt or self.remote.conditional is not True
-            found = self._get(name, timeout) if look else self._manifests.pop(action, None)
+            try:
+                found = self._get(name, timeout) if look else self._manifests.pop(action, None)
+            except FormatError:  # too large to be one
+                self.remote.delete([name], timeout=timeout)
+                continue
             sets = {} if found is None else _manifest(action, found.data)
             if sets is None:  # a newer format
                 return
@@ -237,8 +267,18 @@ class RemoteLayer:
         """Where a record, blob or manifest is, by its 64 hex digits."""
         return f"{_ROOT}/{kind}/{name[:2]}/{name}"
 
-    def _get(self, name: str, timeout: float) -> Object | None:
-        return self.remote.get(name, timeout=timeout, limit=OBJECT_LIMIT)
+    def _get(self, name: str, timeout: float, limit: int = OBJECT_LIMIT) -> Object | None:
+        """An object. One that is too large is damaged, and no reason to think ill of the remote."""
+        try:
+            return self.remote.get(name, timeout=timeout, limit=limit)
+        except RemoteMisconfiguredError as exc:
+            try:
+                entry = self.remote.stat(name, timeout=timeout)
+            except RemoteError:
+                raise exc from None
+            if entry is None or entry.size <= limit:
+                raise
+            raise FormatError("read object", name, f"{entry.size} bytes, where at most {limit} belong") from exc
 
     def _known_absent(self, name: str) -> bool:
         seen = self._absent.get(name)
@@ -256,13 +296,16 @@ def _blob(frame: bytes, ref: BlobRef) -> bytes | None:
 def _manifest(action: Action, data: bytes) -> dict[Digest, bytes | None] | None:
     """Candidates with their sets; none if it is damaged or another's; `None` if it is in a newer format."""
     try:
-        head = unpack(data, blobs=False).head
-        found, candidates = decode_manifest(head)
-        if found != action:
-            return {}
-        sets = unpack(data).blobs
+        return _sets(action, data)
     except NewerFormatError:
         return None
     except FormatError:
         return {}
+
+
+def _sets(action: Action, data: bytes) -> dict[Digest, bytes | None]:
+    found, candidates = decode_manifest(unpack(data, blobs=False).head)
+    if found != action:
+        raise FormatError("read manifest", action, f"it is the manifest of {found}")
+    sets = unpack(data).blobs
     return {digest: sets.get(digest) for digest in candidates}

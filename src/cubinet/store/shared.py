@@ -51,7 +51,7 @@ class _Files(LocalLayer):
         return self._whole(digest, OBJECT_LIMIT)
 
     def _whole(self, digest: Digest, limit: int) -> bytes | None:
-        path = self._path("blobs", digest.hex)
+        path = self.path("blobs", digest.hex)
         data = self._read(path, limit)
         if data is None:  # gone, or larger
             try:

@@ -39,6 +39,7 @@ class Uploads:
 
     def __init__(self, counters: Counters, warn: Callable[[str], None], seconds: float) -> None:
         self.counters, self.warn, self.seconds = counters, warn, seconds
+        self._last: Callable[[], object] | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -48,6 +49,11 @@ class Uploads:
         self._bytes = self._running = 0
         self._thread: threading.Thread | None = None
         self._registered = False
+
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Do this before each drain, too: what is only known at the end."""
+        self._last = call
+        self._register()
 
     def add(self, job: Job) -> bool:
         """Take a job; `False` if there are too many, and this one was dropped."""
@@ -70,6 +76,9 @@ class Uploads:
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="cubinet-uploads", daemon=True)
             self._thread.start()
+        self._register()
+
+    def _register(self) -> None:
         if not self._registered:
             self._registered = True
             _at_exit(self)
@@ -102,6 +111,8 @@ class Uploads:
         """Wait until all is done, at most so long; how many jobs were dropped then."""
         if os.getpid() != self._pid:
             self._reset()
+        if self._last is not None:
+            self.add(Job(self._last, 0))
         until = time.monotonic() + (self.seconds if seconds is None else seconds)
         with self._changed:
             while self._jobs or self._running:

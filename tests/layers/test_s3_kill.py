@@ -1,0 +1,81 @@
+"""Processes that hammer one bucket and are killed at random: nothing in it is ever half, wrong, or lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cubinet.config import Settings
+from cubinet.model import Fingerprint
+from cubinet.remotes.s3 import S3Remote
+from cubinet.store import Store
+from cubinet.store.remote import RemoteLayer
+from cubinet.store.remote_verify import verify_remote
+from cubinet.testing.fake_compiler import FakeCompiler
+
+from tests.servers.fixtures import place, s3_server, shared_bucket
+from tests.servers.process import Server
+
+from .s3_children import expected
+from .s3_children import place as folders
+from .s3_children import variant
+
+__all__ = ["place", "s3_server", "shared_bucket"]
+
+pytestmark = pytest.mark.crash
+CHILDREN = str(Path(__file__).with_name("s3_children.py"))
+PROCESSES, VARIANTS, KILLS = (8, 500, 120) if os.environ.get("STRESS") else (4, 60, 10)
+
+
+def layers(server: Server, place: str) -> str:
+    options = {**server.options(), "trust": "open", "budget": 20}
+    return f"s3://{place}?" + "&".join(f"{name}={value}" for name, value in options.items())
+
+
+@pytest.mark.parametrize("which", ["separate", "one"])
+def test_processes_killed_while_they_hammer_a_bucket_leave_it_whole(
+    tmp_path: Path, s3_server: Server, place: str, which: str
+) -> None:
+    there = layers(s3_server, place)
+    command = [sys.executable, CHILDREN, "hammer", str(tmp_path), there, str(PROCESSES), str(VARIANTS), str(KILLS), which]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) == KILLS
+    assert not (tmp_path / "wrong").exists(), (tmp_path / "wrong").read_text()
+
+    layer = RemoteLayer(S3Remote(f"s3://{place}", s3_server.options()))
+    found = verify_remote(layer, lambda _done, _all: None)
+    assert found.problems == []
+    assert found.records == found.manifests
+    known = set((tmp_path / "acknowledged").read_text().split())
+    assert len(known) > VARIANTS // 2
+    assert known <= set(layer.names("records"))
+    for name in known:
+        assert layer.fetch(Fingerprint(name), timeout=10) is not None
+
+    hosts = [tmp_path / "one"] if which == "one" else sorted(tmp_path.glob("host*"))
+    for host in hosts:
+        with Store(host / "store", settings=Settings(durable=False, layers=there), environ={}) as store:  # type: ignore[arg-type]
+            local = store.verify()
+            assert (local.problems, local.records) == ([], VARIANTS)
+            moved = store.push()  # what was compiled by a process that died before it could send it
+            assert (moved.problems, moved.moved + moved.present) == ([], VARIANTS)
+    other = folders(tmp_path / "other")
+    with other.store(layers=there) as store:
+        for number in range(VARIANTS):
+            got = store.find(variant(other, number))
+            assert got is not None
+            assert (got.data, got.layer) == (expected(number), "s3")
+    layer.close()
+
+
+def test_the_fake_compiler_is_the_one_that_is_expected(tmp_path: Path) -> None:
+    bench = folders(tmp_path)
+    for number in (0, 1):
+        with bench.store() as store:
+            assert isinstance(store.compiler("fake"), FakeCompiler)
+            assert store.get_or_compile(variant(bench, number)).data == expected(number)
