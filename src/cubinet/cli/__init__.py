@@ -28,6 +28,7 @@ COMMANDS = {
     "inspect": "cubinet.cli.browse:inspect_file",
     "key": "cubinet.cli.key:key",
     "ls": "cubinet.cli.browse:list_records",
+    "pin": "cubinet.cli.keep:pin",
     "pull": "cubinet.cli.transfer:pull",
     "push": "cubinet.cli.transfer:push",
     "show": "cubinet.cli.browse:show",

@@ -20,6 +20,7 @@ from cubinet.store.verify import Verification, verify
 
 if TYPE_CHECKING:
     from cubinet.store.bulk import Moved
+    from cubinet.store.pins import Pins
     from cubinet.store.remote import RemoteLayer
 
 from cubinet.store.lookup import Lookup
@@ -128,6 +129,13 @@ class Store(Lookup):
             what = f"{len(found)} begin so" if found else f"none in {self.folder} begins so"
             raise ConfigError("find fingerprint", text, what, "give more digits" if found else "see cubinet ls")
         return Fingerprint(found[0])
+
+    @property
+    def pins(self) -> Pins:
+        """What no collection takes, by tag."""
+        from cubinet.store.pins import Pins
+
+        return Pins(self._local)
 
     @property
     def far(self) -> tuple[FarLayer, ...]:
