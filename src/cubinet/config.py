@@ -9,6 +9,7 @@ searched for in the working folder, since settings name programs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -16,7 +17,7 @@ from typing import Any, Self
 from cubinet.errors import ConfigError
 from cubinet.layer_spec import LayerSpec, layer_specs
 
-__all__ = ["SETTINGS", "LayerSpec", "Setting", "Settings"]
+__all__ = ["SETTINGS", "LayerSpec", "Setting", "Settings", "number_of_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("SIGN_KEY", str, "", "file of the private key that signs what is compiled here"),
     Setting("TRUSTED_KEYS", str, "", "file of public keys that layers with `trust=signed` go by"),
     Setting("REVOKED", str, "", "file of fingerprints, digests, keys and producers that no layer may give"),
+    Setting("SIZE", int, 20 << 30, "bytes the local layer may take, as `20G`; 0 for no limit"),
+    Setting("AGE", float, 0.0, "seconds after which a build that nobody used goes; 0 for never"),
+    Setting("FREE", int, 1 << 30, "bytes to leave free on the disk of the local layer, as `1G`; 0 for none"),
     Setting("STRICT", bool, False, "raise on trouble with a layer instead of going on without it"),
     Setting("DURABLE", bool, True, "flush each blob and record to disk before it counts as published"),
     Setting("REFRESH", float, 1.0, "seconds for which files once checked in a process are not looked at again"),
@@ -55,6 +59,25 @@ _NO_LIMIT = 1e6
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _bytes(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value >= 0 else None
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return int(float(found[1]) * _UNITS[found[2].upper()]) if found else None
+
+
+def number_of_bytes(value: Any, where: str) -> int:
+    """Bytes in `500M`, `20G` or a number. Raises `ConfigError`."""
+    size = _bytes(value)
+    if size is None:
+        raise ConfigError("use", where, f"{value!r} is not a number of bytes", "as in 500M or 20G")
+    return size
+
+
 def _convert(setting: Setting, value: Any, where: str) -> Any:
     if setting.kind is bool and isinstance(value, str):
         if value.lower() in _TRUE or value.lower() in _FALSE:
@@ -66,11 +89,20 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
             number = -1.0
         if number >= 0:  # and not nan
             return number
+    elif setting.kind is int:
+        size = _bytes(value)
+        if size is not None:
+            return size
     elif setting.kind is tuple:
         return layer_specs(value)
     elif isinstance(value, setting.kind):
         return value
-    kind = {bool: "1 or 0", float: "a number of seconds, 0 or more", str: "a text"}[setting.kind]
+    kind = {
+        bool: "1 or 0",
+        float: "a number of seconds, 0 or more",
+        int: "a number of bytes, as 500M or 20G",
+        str: "a text",
+    }[setting.kind]
     raise ConfigError("use setting", where, f"{value!r} is not {kind}")
 
 
@@ -86,6 +118,9 @@ class Settings:
     sign_key: str = ""
     trusted_keys: str = ""
     revoked: str = ""
+    size: int = 20 << 30
+    age: float = 0.0
+    free: int = 1 << 30
     strict: bool = False
     durable: bool = True
     refresh: float = 1.0

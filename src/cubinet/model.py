@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from cubinet.errors import ConfigError, IntegrityError
 
@@ -21,6 +21,7 @@ __all__ = [
     "Fingerprint",
     "Kernel",
     "Observation",
+    "Outline",
     "Program",
     "Record",
     "Root",
@@ -36,7 +37,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _SOURCE_NAME = re.compile(r"""[^/\x00-\x1f"$`\\-][^/\x00-\x1f"$`\\]{0,199}\.(cu|cpp|cc|cxx|c|asc|cce)""")
 _ARCH = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
-OUTPUT_KINDS = ("cubin", "ptx", "fatbin", "ltoir")
+OUTPUT_KINDS = ("cubin", "ptx", "fatbin", "ltoir", "ascend")
 ROOT_KINDS = ("include", "system", "quote", "beside")
 RESERVED_LABELS = re.compile(r"src|work|file|hostlib|(toolkit|host|pre)[0-9]*")
 """Labels Cubinet gives out itself: the source's folder, files given by `-include`, the
@@ -59,6 +60,13 @@ class _Hash:
     def parse(cls, text: str) -> Self:
         """Read the form that `str()` writes. Raises `ConfigError` for anything else."""
         return cls(text.removeprefix(cls.prefix))
+
+    @classmethod
+    def known(cls, digits: str) -> Self:
+        """The same as the class itself, for what has been checked to be 64 hex digits: several times as fast."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "hex", digits)
+        return made
 
     @property
     def raw(self) -> bytes:
@@ -152,7 +160,7 @@ class Variant:
     Args:
         source: the source text.
         target: a `Target`, or its text (`sm_90a`, `cuda:sm_90a`).
-        kind: what to make: `cubin`, `ptx` or `fatbin`.
+        kind: what to make: `cubin`, `ptx`, `fatbin`, `ltoir`; for an Ascend target `ascend`, also if nothing is said.
         options: compiler options, as the compiler takes them. Order is kept where it matters.
         roots: include folders, in search order; or a mapping of label to path.
         entries: kernels that must be in the result: a symbol (`scale`) or a C++ name
@@ -222,6 +230,8 @@ class Variant:
         put = object.__setattr__
         if not isinstance(self.target, Target):
             put(self, "target", Target.parse(self.target))
+        if self.target.vendor == "ascend" and self.kind == "cubin":  # what is meant by saying nothing
+            put(self, "kind", "ascend")
         for name in ("options", "entries"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -408,6 +418,20 @@ class Record:
         return None
 
 
+class Outline(NamedTuple):
+    """What a loader must know of a record, which is far less work to read than all of it.
+
+    `target` is its text; `digest` is that of the main blob, empty if there is none; `kernels` are names and symbols;
+    `names` as in the record.
+    """
+
+    target: str
+    kind: str
+    digest: str
+    kernels: tuple[tuple[str, str], ...]
+    names: tuple[tuple[str, str], ...]
+
+
 class Status(StrEnum):
     """How a lookup ended."""
 
@@ -441,6 +465,7 @@ class Artifact:
     _fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
     _more: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _reader: Callable[[BlobRef], bytes] | None = field(default=None, repr=False, compare=False)
+    _outline: Outline | None = field(default=None, init=False, repr=False, compare=False)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Artifact):
@@ -459,6 +484,16 @@ class Artifact:
         return self._record  # type: ignore[return-value]
 
     @property
+    def outline(self) -> Outline:
+        """The little of the record that loading needs. Raises `FormatError` if the stored form has not even that."""
+        found = self._outline
+        if found is None:
+            stored = getattr(self._record, "outline", None)
+            found = stored() if stored is not None else _outline(self.record)
+            object.__setattr__(self, "_outline", found)
+        return found
+
+    @property
     def fingerprint(self) -> Fingerprint:
         """The identity of the build."""
         return self._fingerprint or self.record.fingerprint
@@ -470,10 +505,11 @@ class Artifact:
 
     def symbol(self, name: str) -> str | None:
         """The symbol of a kernel by symbol, C++ name or the name it was asked for; `None` if there is none."""
-        for asked, symbol in self.record.names:
+        outline = self.outline
+        for asked, symbol in outline.names:
             if asked == name:
                 return symbol
-        return next((k.symbol for k in self.kernels if name in (k.symbol, k.name)), None)
+        return next((symbol for full, symbol in outline.kernels if name in (symbol, full)), None)
 
     def read(self, role: str) -> bytes | None:
         """The bytes of one blob, verified; `None` if the build has no such role.
@@ -490,3 +526,9 @@ class Artifact:
         if self._reader is None:
             raise IntegrityError(f"blob {ref.digest} ({role})", "its bytes", "no layer at hand")
         return self._reader(ref)
+
+
+def _outline(record: Record) -> Outline:
+    main = record.blob(record.kind)
+    kernels = tuple((kernel.name, kernel.symbol) for kernel in record.kernels)
+    return Outline(str(record.target), record.kind, main.digest.hex if main else "", kernels, record.names)

@@ -17,6 +17,7 @@ __all__ = ["BUILT_IN", "Workshop", "compiler", "loader", "plugins", "remote"]
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "cubinet.compilers": {
+        "bisheng": "cubinet.compilers.bisheng:BishengCompiler",
         "nvcc": "cubinet.compilers.nvcc:NvccCompiler",
         "nvrtc": "cubinet.compilers.nvrtc:NvrtcCompiler",
     },

@@ -2,10 +2,10 @@
 
 `bare PLAN` is a host without a compiler; PLAN is a JSON file (see `bare`).
 
-`hammer TOP LAYERS PROCESSES VARIANTS KILLS FOLDERS` lets processes look up and compile all variants in random orders, each
-with a folder of its own (`separate`) or all with one (`one`), and kills and replaces KILLS of them at random. Prints how
-many died; TOP/acknowledged has a line for each fingerprint that a process knew to be in the remote, TOP/wrong one for
-each wrong answer.
+`hammer TOP LAYERS PROCESSES VARIANTS KILLS FOLDERS` lets processes look up and compile all variants in random orders,
+each with a folder of its own (`separate`) or all with one (`one`), and kills and replaces at most KILLS of them at
+random. Prints how many died; TOP/acknowledged has a line for each fingerprint that a process knew to be in the remote,
+TOP/wrong one for each wrong answer.
 
 `storm TOP LAYERS HOSTS PROCESSES VARIANTS SECONDS LEASES` starts processes at once on hosts, each with a folder, all of
 which want all variants. Prints JSON: compiles by variant, and answers that were wrong.
@@ -21,6 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,8 @@ def bare(plan: dict[str, Any]) -> None:
     """Do the steps that come on standard input, a line each, and answer each with a line of JSON.
 
     `fresh` looks the plan's sources up in an empty folder, `again` in the same folder with a new store, `known` its
-    fingerprints in another empty folder: the answers are digest, status and layer of each. `miss` looks up a source that
-    nobody has compiled; the answer is the error.
+    fingerprints in another empty folder: the answers are digest, status and layer of each. `miss` looks up a source
+    that nobody has compiled; the answer is the error.
     """
     settings = Settings(layers=plan["layers"], toolchain=plan["pin"], refresh=0.0, durable=False)
 
@@ -78,7 +79,8 @@ def bare(plan: dict[str, Any]) -> None:
         return Variant(text, plan["arch"], kind=plan["kind"], roots=roots, compiler=plan["compiler"])
 
     for line in sys.stdin:
-        step, answer = line.strip(), None
+        step = line.strip()
+        answer: object = None
         with store("known" if step == "known" else "empty") as one:
             if step == "miss":
                 try:
@@ -87,7 +89,7 @@ def bare(plan: dict[str, Any]) -> None:
                     answer = type(exc).__name__
             else:
                 wanted = map(Fingerprint, plan["known"]) if step == "known" else map(made, plan["sources"])
-                found = [one.find(what) for what in wanted]  # type: ignore[arg-type]
+                found = [one.find(what) for what in wanted]
                 answer = [(digest_of(a.data).hex, a.status.value, a.layer) if a else None for a in found]
         print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
 
@@ -153,13 +155,12 @@ def hammer(top: Path, layers: str, processes: int, variants: int, kills: int, *,
     killed = 0
     while pids:
         if killed < kills:
-            time.sleep(dice.uniform(0.05, 0.4))
-            victim = dice.choice(list(pids))
-            os.kill(victim, signal.SIGKILL)
-            killed += 1
+            time.sleep(dice.uniform(0.02, 0.25))
+            os.kill(dice.choice(list(pids)), signal.SIGKILL)
         pid, status = os.wait()
         at, code = pids.pop(pid), os.waitstatus_to_exitcode(status)
         if code == -signal.SIGKILL:
+            killed += 1
             pids[start(at)] = at
         elif code:
             raise SystemExit(f"a process ended with status {code}")
@@ -169,17 +170,15 @@ def hammer(top: Path, layers: str, processes: int, variants: int, kills: int, *,
 # --- a cold start
 
 
-def storm(top: Path, layers: str, hosts: int, processes: int, variants: int, seconds: float, *, leases: bool) -> Any:
+def storm(top: Path, layers: str, *, hosts: int, processes: int, variants: int, seconds: float, leases: bool) -> Any:
     """See the module."""
     benches = [place(top / f"host{i}") for i in range(hosts)]
     ready, go = os.pipe()
-    pids = []
 
     def run(bench: Bench) -> None:
         os.close(go)
         os.read(ready, 1)  # until all are there
-        more = {"drain": 60.0, "timeout": 120.0, "seconds": seconds}
-        with bench.store(layers=layers, leases=leases, **more) as store:
+        with bench.store(layers=layers, leases=leases, drain=60.0, timeout=120.0, seconds=seconds) as store:
             for number in range(variants):
                 got = store.get_or_compile(variant(bench, number))
                 if got.data != expected(number):
@@ -187,8 +186,7 @@ def storm(top: Path, layers: str, hosts: int, processes: int, variants: int, sec
         for name, count in store.stats().items():
             _note(top / "counts", f"{name} {count}")
 
-    for at in range(hosts * processes):
-        pids.append(fork(lambda at=at: run(benches[at % hosts])))  # type: ignore[misc]
+    pids = [fork(partial(run, benches[at % hosts])) for at in range(hosts * processes)]
     start = time.perf_counter()
     os.close(go)
     failed = sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0 for pid in pids)
@@ -221,7 +219,8 @@ def main(what: str, *given: str) -> None:
         print(hammer(Path(top), layers, int(processes), int(variants), int(kills), one_folder=one))  # noqa: T201
     else:
         top, layers, hosts, processes, variants, seconds, leases = given
-        told = storm(Path(top), layers, int(hosts), int(processes), int(variants), float(seconds), leases=leases == "1")
+        numbers = {"hosts": int(hosts), "processes": int(processes), "variants": int(variants)}
+        told = storm(Path(top), layers, **numbers, seconds=float(seconds), leases=leases == "1")
         print(json.dumps(told))  # noqa: T201 - the answer
 
 

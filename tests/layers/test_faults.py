@@ -40,7 +40,7 @@ from cubinet.testing.remotes import in_child
 
 __all__ = ["bucket", "place", "proxy", "s3_proxy", "s3_server", "shared_bucket"]
 
-BUDGET, SLACK = 0.6, 1.0
+BUDGET, SLACK = 0.6, 5.0  # a busy machine is slow; without the budget these take from 10 s to minutes
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def check(
     """A build, more lookups, and what was said of them."""
     caplog.clear()
     assert timed_build(store, host, 1) < budget + SLACK
-    assert timed_misses(store, host) < 0.5
+    assert timed_misses(store, host) < 2.0
     store.flush(5.0)
     said = warnings_of(caplog)
     assert 1 <= len(said) <= most, said
@@ -297,13 +297,14 @@ def test_a_host_without_any_credentials(tmp_path: Path, s3_server: Server, proxy
     program = [sys.executable, "-c", textwrap.dedent(NO_CREDENTIALS), str(tmp_path / "host"), text]
     done = subprocess.run(program, check=False, env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    *said, times = done.stdout.splitlines()
+    said = [line for line in done.stdout.splitlines() if not line.startswith("took")]
+    (times,) = (line for line in done.stdout.splitlines() if line.startswith("took"))
     assert len(said) == 1, said
     if metadata == "refuse":
         assert "no credentials" in said[0]
     took, rest = map(float, times.split()[1:])
     assert took < 2.0 + SLACK
-    assert rest < 0.5
+    assert rest < 2.0
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
@@ -392,7 +393,7 @@ def test_sixteen_threads_in_trouble_wait_once(
     start = time.monotonic()
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda n: store.get_or_compile(bench.variant(source(n))), range(16)))
-    assert time.monotonic() - start < BUDGET + SLACK + 1.0
+    assert time.monotonic() - start < BUDGET + SLACK
     assert [artifact.data for artifact in found] == [made(n) for n in range(16)]
     store.flush(0.2)
     assert len([text for text in warnings_of(caplog) if "no answer" in text]) == 1

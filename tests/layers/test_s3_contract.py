@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.servers.fixtures import place, s3_server, shared_bucket
+from tests.servers.process import Server
 
 from cubinet.protocols import Layer, Remote
 from cubinet.remotes.obstore import ObstoreRemote
 from cubinet.remotes.s3 import S3Remote
 from cubinet.store.remote import RemoteLayer
 from cubinet.testing.contracts import LayerContract
-
-from tests.servers.fixtures import place, s3_server, shared_bucket
-from tests.servers.process import Server
 
 __all__ = ["place", "s3_server", "shared_bucket"]
 

@@ -1,7 +1,7 @@
 """A host without a compiler gets what another one compiled, and how many requests that takes.
 
-Host A has a compiler. Host B has an empty folder, a description of A's compiler, and an interpreter that sees neither the
-wheels nor the programs of one. Both reach the server through a proxy that counts.
+Host A has a compiler. Host B has an empty folder, a description of A's compiler, and an interpreter that sees neither
+the wheels nor the programs of one. Both reach the server through a proxy that counts.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.fixtures import place, proxy, s3_proxy, s3_server, shared_bucket
+from tests.servers.process import Server
+from tests.servers.proxy import Proxy
 
 import cubinet
 from cubinet.config import Settings
 from cubinet.fingerprint import digest_of
 from cubinet.model import Status, Variant
 from cubinet.store import Store
-
-from tests.servers.fixtures import place, proxy, s3_proxy, s3_server, shared_bucket
-from tests.servers.process import Server
-from tests.servers.proxy import Proxy
 
 __all__ = ["place", "proxy", "s3_proxy", "s3_server", "shared_bucket"]
 
@@ -53,11 +53,23 @@ def plant(root: Path) -> str:
     return str(root)
 
 
-def layers(server: Server, place: str, proxy: Proxy, client: str) -> str:
-    options = {**server.options(), "endpoint_url": proxy.endpoint, "trust": "open", "budget": 20}
-    if client:
-        options["client"] = client
-    return f"s3://{place}?" + "&".join(f"{name}={value}" for name, value in options.items())
+@dataclass(frozen=True)
+class Traffic:
+    """A place on the server, reached through a proxy."""
+
+    server: Server
+    place: str
+    proxy: Proxy
+
+    def layers(self, client: str) -> str:
+        options = {**self.server.options(), "endpoint_url": self.proxy.endpoint, "trust": "open", "budget": 20}
+        options |= {"client": client} if client else {}
+        return f"s3://{self.place}?" + "&".join(f"{name}={value}" for name, value in options.items())
+
+
+@pytest.fixture
+def server(s3_server: Server, place: str, proxy: Proxy) -> Traffic:
+    return Traffic(s3_server, place, proxy)
 
 
 def without_a_compiler(folder: Path) -> dict[str, str]:
@@ -97,36 +109,41 @@ def another_host(top: Path, **plan: Any) -> Iterator[Callable[[str], Any]]:
 
 
 def count(proxy: Proxy) -> dict[str, int]:
-    """Requests by method and status; the log is empty then."""
-    counted = Counter(proxy.requests())
+    """Requests by method and status since the last time; those for notes of use, one a client and day, by that name."""
+    log, notes = proxy.log[:], "/v1/uses/"
     proxy.reset()
-    return dict(counted)
+    return dict(Counter(f"{one.method} {'note' if notes in one.path else one.status}" for one in log))
 
 
 @pytest.mark.parametrize(
-    ("compiler", "kind", "client", "variants"),
-    [("nvrtc", "ptx", "", 200), ("nvrtc", "cubin", "obstore", 20), ("nvcc", "cubin", "", 6)],
+    ("variants", "given", "client"),
+    [
+        (200, {"compiler": "nvrtc", "kind": "ptx"}, ""),
+        (20, {"compiler": "nvrtc", "kind": "cubin"}, "obstore"),
+        (6, {"compiler": "nvcc", "kind": "cubin"}, ""),
+    ],
     ids=["200 by NVRTC", "20 by NVRTC and obstore", "6 by nvcc"],
 )
 def test_a_host_without_a_compiler_gets_what_another_one_compiled(
-    tmp_path: Path, s3_server: Server, proxy: Proxy, place: str, compiler: str, kind: str, client: str, variants: int
+    tmp_path: Path, server: Traffic, variants: int, given: dict[str, Any], client: str
 ) -> None:
-    there = layers(s3_server, place, proxy, client)
+    there, proxy = server.layers(client), server.proxy
     sources = [source(number) for number in range(variants)]
     root = plant(tmp_path / "a")
     settings = Settings(layers=there, durable=False, drain=60.0)  # type: ignore[arg-type]
     with Store(tmp_path / "store", settings=settings) as host:
-        wanted = [Variant(s, ARCH, kind=kind, roots={"lib": root}, compiler=compiler) for s in sources]
+        wanted = [Variant(s, ARCH, roots={"lib": root}, **given) for s in sources]
         made = [host.get_or_compile(variant) for variant in wanted]
         assert host.flush(60.0) == 0
     assert {a.status for a in made} == {Status.COMPILED}
     assert host.stats()["upload.s3"] == variants
     # a manifest that is not there, then record and manifest; once a PUT that tells whether the server keeps conditions
-    assert count(proxy) == {"GET 404": variants, "PUT 200": 2 * variants, "PUT 412": 1}
+    once = {"PUT 412": 1, "GET note": 1, "PUT note": 1}
+    assert count(proxy) == {"GET 404": variants, "PUT 200": 2 * variants, **once}
 
     there = f"{there}&ro"
-    plan = {"layers": there, "pin": pin(tmp_path / "pin.json", compiler, tmp_path / "store"), "arch": ARCH,
-            "compiler": compiler, "kind": kind, "sources": sources, "root": plant(tmp_path / "b"),
+    plan = {"layers": there, "pin": pin(tmp_path / "pin.json", given["compiler"], tmp_path / "store"), "arch": ARCH,
+            **given, "sources": sources, "root": plant(tmp_path / "b"),
             "known": [a.fingerprint.hex for a in made]}  # fmt: skip
     right = [[digest_of(a.data).hex, "hit"] for a in made]
 

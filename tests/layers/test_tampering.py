@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import time
 import tracemalloc
@@ -43,6 +44,8 @@ __all__ = ["bucket", "place", "s3_server", "shared_bucket"]
 
 EVIL = b"evil bytes that no loader may see\n"
 ROOM = 200 << 20
+PLAIN = re.compile(r"[a-z]+(?:\.sqlite3(?:-[a-z]+)?)?|VERSION|CACHEDIR\.TAG")
+HEX = re.compile(r"[0-9a-f]{2}|[0-9a-f]{64}(?:\.json)?")
 
 
 @dataclass
@@ -199,11 +202,12 @@ def check(yard: Yard, caplog: pytest.LogCaptureFixture, cause: str = "", *, heal
 
 
 def stray(top: Path) -> list[Path]:
-    """Files of a host's folder that have no business there."""
-    known = {"first", "second", "store", "runs"}
-    inside = {"records", "blobs", "manifests", "failures", "locks", "tmp", "bad", "memo", "VERSION", "CACHEDIR.TAG"}
-    found = [path for path in top.iterdir() if path.name not in known]
-    return found + [path for path in (top / "store").iterdir() if path.name not in inside]
+    """Files of a host's folder that no part of Cubinet would have named so."""
+    found = [path for path in top.iterdir() if path.name not in ("first", "second", "store", "runs")]
+    found += [path for path in (top / "store").iterdir() if not PLAIN.fullmatch(path.name)]
+    for kind in ("records", "blobs", "manifests"):
+        found += [path for path in (top / "store" / kind).rglob("*") if not HEX.fullmatch(path.name)]
+    return found
 
 
 # --- records

@@ -103,6 +103,25 @@ def test_what_is_not_done_in_time_is_dropped_and_told_of() -> None:
     assert post.done == [-1, 9]
 
 
+def test_what_is_no_build_is_not_told_of_as_one() -> None:
+    post = Post(seconds=0.1)
+    post.block()
+    post.queue.add(Job(lambda: None, 0, lambda: post.dropped.append(7), build=False))
+    post.queue.add(post.job(1))
+    assert post.queue.drain() == 2
+    assert post.dropped == [7, 1]
+    assert post.counters.snapshot() == {"upload.dropped": 1}
+    assert post.said[0].startswith("2 builds stay")
+    post.go.set()
+    assert post.queue.drain(5.0) == 0
+    post.go.clear()
+    post.started.clear()
+    post.queue.at_end(lambda: post.go.wait(20))
+    assert post.queue.drain() == 0
+    assert len(post.said) == 1
+    post.go.set()
+
+
 def test_a_job_that_fails_does_not_stop_the_others() -> None:
     post = Post()
 
@@ -211,5 +230,5 @@ def test_a_process_whose_time_is_over_says_what_stayed(tmp_path: Path) -> None:
     done = _run(tmp_path, "0.2", end)
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - start < 20
-    assert "builds stay on this host alone for now" in done.stderr
+    assert "on this host alone for now" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""Ascend objects, by hand: their rules were checked on 265 real ones (see the docstring of `ascend`)."""
+"""Ascend objects, by hand. Their rules are checked on real ones in `tests/ascend`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from cubinet.errors import ObjectError
 from cubinet.objects import check, inspect
+from cubinet.objects.ascend import read
 
 from .handmade import Piece, elf, symbol
 
@@ -71,3 +72,36 @@ def test_an_object_is_checked_like_a_cubin() -> None:
 def test_no_section_table_is_refused() -> None:
     with pytest.raises(ObjectError, match="no section table"):
         inspect(elf(machine=0x1029, header={"shoff": 0}))
+
+
+def test_what_is_no_device_object_is_refused_by_name() -> None:
+    host = elf([Piece("__aicore_rel_binary", bytes(64))], machine=62)
+    for data, finding in (
+        (host, "a host object with device code embedded"),
+        (elf(machine=62), "it is for machine 0x3e, not 0x1029"),
+        (elf(), "it is of kind cubin"),
+        (b"!<arch>\nx", "an archive of host objects"),
+        (b"", "it is of kind unknown"),
+        (b".version 9.0\n", "it is of kind ptx"),
+    ):
+        with pytest.raises(ObjectError, match=finding):
+            read(data)
+
+
+def test_without_symbols_there_are_no_kernels() -> None:
+    data = elf([Piece(".ascend.meta.k", bytes(8), 7)], machine=0x1029, flags=0x930000)
+    assert read(data).kernels == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\1", b"\1\0\xff\xff", b"\1\0\4\0\3", b"\1\0\4\0\3\0\0\0", bytes(5000), b"\3\0\4\0\1\0\2\0", b"\xff" * 5000],
+)
+def test_hints_that_do_not_walk_are_left_out(body: bytes) -> None:
+    names = b"\0k\0"
+    row = struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0, 0)
+    data = elf([Piece(".ascend.meta.k", body, 7)], symbols=row, names=names, machine=0x1029, flags=0x930000)
+    (kernel,) = read(data).kernels
+    assert kernel.symbol == "k"
+    assert kernel.hints.kind in (None, "aiv")
+    assert kernel.hints.ratio in (None, (1, 2))

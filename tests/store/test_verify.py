@@ -29,7 +29,7 @@ def check(layer: LocalLayer) -> Verification:
 
 
 def blob_path(layer: LocalLayer, digest: Digest) -> Path:
-    return Path(layer._path("blobs", digest.hex))
+    return Path(layer.path("blobs", digest.hex))
 
 
 def test_an_empty_store_is_clean(layer: LocalLayer) -> None:
@@ -56,7 +56,7 @@ def test_progress_goes_from_nothing_to_all(layer: LocalLayer) -> None:
 
 def test_a_damaged_record_is_named_once_and_moved_away(layer: LocalLayer) -> None:
     stock(layer, build("one"), build("two"))
-    overwrite(Path(layer._path("records", build("one").fingerprint.hex, ".json")), b"")
+    overwrite(Path(layer.path("records", build("one").fingerprint.hex, ".json")), b"")
     found = check(layer)
     assert found.problems == [f"record {build('one').fingerprint} was damaged or is in a newer format"]
     assert found.records == 1
@@ -79,7 +79,7 @@ def test_a_damaged_blob_takes_all_its_records_with_it(layer: LocalLayer) -> None
 def test_a_blob_that_no_record_names_is_spare(layer: LocalLayer) -> None:
     made = build()
     stock(layer, made)
-    Path(layer._path("records", made.fingerprint.hex, ".json")).unlink()
+    Path(layer.path("records", made.fingerprint.hex, ".json")).unlink()
     found = check(layer)
     assert found.clean
     assert found.spare == len(made.blobs)
@@ -90,7 +90,7 @@ def test_a_blob_that_no_record_names_is_spare(layer: LocalLayer) -> None:
 
 def test_a_newer_record_is_named_and_stays(layer: LocalLayer) -> None:
     stock(layer, build())
-    path = Path(layer._path("records", build().fingerprint.hex, ".json"))
+    path = Path(layer.path("records", build().fingerprint.hex, ".json"))
     overwrite(path, sealed({"format": 2}))
     for _ in range(2):
         assert len(check(layer).problems) == 1

@@ -21,18 +21,24 @@ __all__ = ["COMMANDS", "cli", "main"]
 
 
 COMMANDS = {
-    "collect": "cubinet.cli.remote:collect",
+    "collect": "cubinet.cli.keep:collect",
     "compile": "cubinet.cli.compile:compile_file",
+    "diff": "cubinet.cli.query:diff",
     "doctor": "cubinet.cli.check:doctor",
     "explain": "cubinet.cli.compile:explain",
+    "index": "cubinet.cli.query:index_file",
     "inspect": "cubinet.cli.browse:inspect_file",
     "key": "cubinet.cli.key:key",
     "ls": "cubinet.cli.browse:list_records",
     "pin": "cubinet.cli.keep:pin",
     "pull": "cubinet.cli.transfer:pull",
     "push": "cubinet.cli.transfer:push",
+    "query": "cubinet.cli.query:query",
+    "report": "cubinet.cli.report:report",
     "show": "cubinet.cli.browse:show",
     "toolchain": "cubinet.cli.toolchain:toolchain",
+    "stats": "cubinet.cli.query:stats",
+    "top": "cubinet.cli.query:top",
     "verify": "cubinet.cli.check:verify",
 }
 

@@ -1,57 +1,35 @@
-"""`cubinet collect --remote`, and what `cubinet verify --remote` does."""
+"""What `cubinet collect --remote` and `cubinet verify --remote` do."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 
 import click
 
 from cubinet.cli._out import bar, print_json
-from cubinet.errors import ConfigError, ReadOnlyError
+from cubinet.errors import ReadOnlyError
 from cubinet.store import Store
 
-__all__ = ["collect", "duration", "verify_remote_command"]
-
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+__all__ = ["collect_remote_command", "verify_remote_command"]
 
 
-def duration(text: str) -> float:
-    """Seconds in `30d`, `12h`, `90m`, `45s`. Raises `ConfigError` for anything else."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([dhms])", text.strip())
-    if found is None:
-        raise ConfigError("read duration", repr(text), "not a number with a unit", "as in 30d, 12h, 90m, 45s")
-    return float(found[1]) * _UNITS[found[2]]
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()) if count) or "nothing"
 
 
-@click.command(name="collect")
-@click.option(
-    "--remote", is_flag=False, flag_value="", metavar="[LAYER]", help="Collect a remote; the first one, or by name."
-)
-@click.option("--unused-for", default="30d", show_default=True, metavar="TIME", help="Records unused for so long go.")
-@click.option("--grace", default="24h", show_default=True, metavar="TIME", help="Blobs without a record wait so long.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; say what would go and how much that frees.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def collect(remote: str | None, unused_for: str, grace: str, *, dry_run: bool, as_json: bool) -> int:
-    """Delete what nobody has used for a while.
-
-    Records go at once, blobs in a run that comes after the grace period: run it every day. Exit status 1 if another
-    collector is at work.
-    """
-    unused, wait = duration(unused_for), duration(grace)
-    if remote is None:
-        raise ConfigError("collect", "the local store", "not in this release", "say --remote, or delete the folder")
+def collect_remote_command(layer: str | None, unused: float, wait: float, *, dry_run: bool, as_json: bool) -> int:
+    """The body of `cubinet collect --remote [LAYER]`: `unused` and `wait` are seconds."""
     from cubinet.store.remote_collect import collect as run
 
     with Store.from_env() as store:
-        layer = store.far_layer(remote or None)
-        if not (layer.writable or dry_run):
+        far = store.far_layer(layer or None)
+        if not (far.writable or dry_run):
             raise ReadOnlyError(
-                "collect", layer.place, "this layer is read-only", "run it where the layer may be written"
+                "collect", far.place, "this layer is read-only", "run it where the layer may be written"
             )
-        layer.prepare()
+        far.prepare()
         with bar("collecting") as progress:
-            found = run(layer.remote, unused_for=unused, grace=wait, dry_run=dry_run, progress=progress)
+            found = run(far.remote, unused_for=unused, grace=wait, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(asdict(found))
         return 0
@@ -61,14 +39,10 @@ def collect(remote: str | None, unused_for: str, grace: str, *, dry_run: bool, a
     click.echo(f"{would}: {_counts(found.deleted)}")
     click.echo(f"{frees} {found.bytes} bytes")
     if found.waiting:
-        click.echo(f"without a record: {found.waiting} blobs, {found.waiting_bytes} bytes; they go after {grace}")
+        click.echo(f"without a record: {found.waiting} blobs, {found.waiting_bytes} bytes; they go in a later run")
     for note in found.notes:
         click.echo(f"note: {note}")
     return 0
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()) if count) or "nothing"
 
 
 def verify_remote_command(layer: str | None, *, repair: bool, as_json: bool) -> int:

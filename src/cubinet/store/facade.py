@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cubinet.store.bulk import Moved
     from cubinet.store.pins import Pins
     from cubinet.store.remote import RemoteLayer
+    from cubinet.store.retention import Collected, Limits
 
 from cubinet.store.lookup import Lookup
 
@@ -199,6 +200,23 @@ class Store(Lookup):
     def verify(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Verification:
         """Read every record and blob; move what is damaged to `bad/`. `progress` gets done and all."""
         return verify(self._local, progress)
+
+    def collect(
+        self,
+        limits: Limits | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> Collected:
+        """Bring the local layer within limits, those of the settings if none are given, and sweep what was left behind.
+
+        It happens by itself, too, after publishing. Raises `StoreError`, `ReadOnlyError`.
+        """
+        from cubinet.store.retention import Limits
+
+        settings = self.settings
+        limits = limits or Limits(settings.size, settings.age, settings.free)
+        return self._retention().collect(limits, dry_run=dry_run, progress=progress)
 
     def recompile(
         self,

@@ -6,19 +6,22 @@ that follows it, so any flipped bit is seen before a field is believed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
 from blake3 import blake3
 
 from cubinet.errors import FormatError
-from cubinet.model import Action, BlobRef, Digest, Fingerprint, Kernel, Program, Record, Target, Toolchain
+from cubinet.model import Action, BlobRef, Digest, Fingerprint, Kernel, Outline, Program, Record, Target, Toolchain
 from cubinet.protocols import Request
 
 __all__ = [
     "FORMAT",
     "Asked",
     "Failure",
+    "Stored",
     "decode_failure",
     "decode_manifest",
     "decode_record",
@@ -63,17 +66,6 @@ class _Blob(msgspec.Struct):
     size: int
 
 
-class _Kernel(msgspec.Struct):
-    name: str
-    symbol: str
-    regs: int | None = None
-    shared: int | None = None
-    local: int | None = None
-    const: int | None = None
-    params: int | None = None
-    spills: int | None = None
-
-
 class _Variant(msgspec.Struct):
     family: str
     name: str
@@ -106,10 +98,10 @@ class _Record(msgspec.Struct):
     fingerprint: str
     action: str
     variant: _Variant
-    toolchain: _Toolchain
+    toolchain: msgspec.Raw
     parts: dict[str, str]
     blobs: dict[str, _Blob]
-    kernels: tuple[_Kernel, ...]
+    kernels: tuple[Kernel, ...]
     compile: _Compile
     observations_digest: str
     observations: dict[str, int]
@@ -129,6 +121,23 @@ class _Glimpse(msgspec.Struct):
     fingerprint: str
     variant: _GlimpseVariant
     blobs: dict[str, _Blob]
+
+
+class _OutlineVariant(msgspec.Struct):
+    kind: str
+    target: str
+
+
+class _OutlineKernel(msgspec.Struct):
+    name: str
+    symbol: str
+
+
+class _Outline(msgspec.Struct):
+    variant: _OutlineVariant
+    blobs: dict[str, _Blob]
+    kernels: tuple[_OutlineKernel, ...]
+    names: dict[str, str] = {}
 
 
 class _Versioned(msgspec.Struct):
@@ -158,6 +167,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 _record_decoder = msgspec.json.Decoder(_Record)
 _glimpse_decoder = msgspec.json.Decoder(_Glimpse)
+_toolchain_decoder = msgspec.json.Decoder(_Toolchain)
+_outline_decoder = msgspec.json.Decoder(_Outline)
 _manifest_decoder = msgspec.json.Decoder(_Manifest)
 _failure_decoder = msgspec.json.Decoder(Failure)
 _version_decoder = msgspec.json.Decoder(_Versioned)
@@ -269,40 +280,85 @@ def glimpse(data: bytes, fingerprint: Fingerprint) -> BlobRef | None:
 def decode_record(data: bytes) -> Record:
     """The inverse. Raises `FormatError`, `NewerFormatError` for a newer one."""
     wire: _Record = _decode(_record_decoder, data, "record")
+    variant, fingerprint, action = wire.variant, wire.fingerprint, wire.action
+    checked = len(fingerprint) == len(action) == 64 and _is_hex(fingerprint + action)
     try:
+        observations, *digests = _digests(wire.observations_digest, *[blob.digest for blob in wire.blobs.values()])
         return Record(
-            fingerprint=Fingerprint(wire.fingerprint),
-            action=Action(wire.action),
-            family=wire.variant.family,
-            name=wire.variant.name,
-            entries=wire.variant.entries,
-            target=Target.parse(wire.variant.target),
-            kind=wire.variant.kind,
-            labels=tuple(sorted(wire.variant.labels.items())),
-            toolchain=Toolchain(
-                wire.toolchain.name,
-                wire.toolchain.version,
-                Digest.parse(wire.toolchain.identity),
-                tuple(Program(role, "", Digest.parse(d)) for role, d in sorted(wire.toolchain.programs.items())),
-            ),
-            parts=tuple(wire.parts.items()),
-            blobs=tuple((role, BlobRef(Digest.parse(b.digest), b.size)) for role, b in wire.blobs.items()),
-            kernels=tuple(
-                Kernel(k.name, k.symbol, k.regs, k.shared, k.local, k.const, k.params, k.spills) for k in wire.kernels
-            ),
-            seconds=wire.compile.seconds,
-            argv=wire.compile.argv,
-            host=wire.compile.host,
-            observations=Digest.parse(wire.observations_digest),
-            observation_counts=tuple(sorted(wire.observations.items())),
-            created=wire.created,
-            producer=wire.producer,
-            names=tuple(sorted(wire.names.items())),
-            local_only=wire.local_only,
-            signatures=tuple(sorted((s.key, s.sig) for s in wire.signatures)),
+            Fingerprint.known(fingerprint) if checked else Fingerprint(fingerprint),
+            Action.known(action) if checked else Action(action),
+            variant.family,
+            variant.name,
+            variant.entries,
+            _target(variant.target),
+            variant.kind,
+            tuple(sorted(variant.labels.items())),
+            _toolchain(bytes(wire.toolchain)),
+            tuple(wire.parts.items()),
+            tuple([(r, BlobRef(d, b.size)) for (r, b), d in zip(wire.blobs.items(), digests, strict=True)]),
+            wire.kernels,
+            wire.compile.seconds,
+            wire.compile.argv,
+            wire.compile.host,
+            observations,
+            tuple(sorted(wire.observations.items())),
+            wire.created,
+            wire.producer,
+            tuple(sorted(wire.names.items())),
+            wire.local_only,
+            tuple(sorted([(s.key, s.sig) for s in wire.signatures])) if wire.signatures else (),
         )
-    except ValueError as exc:  # ConfigError of a malformed digest or target
+    except (ValueError, RecursionError) as exc:  # ConfigError of a malformed digest or target; a malformed toolchain
         raise FormatError("read record", "", str(exc)) from exc
+
+
+@lru_cache(64)  # most records of a store are of a few toolchains
+def _toolchain(data: bytes) -> Toolchain:
+    wire = _toolchain_decoder.decode(data)
+    identity, *digests = _digests(wire.identity, *wire.programs.values())
+    programs = sorted(zip(wire.programs, digests, strict=True))
+    return Toolchain(wire.name, wire.version, identity, tuple(Program(role, "", digest) for role, digest in programs))
+
+
+def _digests(*texts: str) -> list[Digest]:
+    """`Digest.parse` of each, all checked at once."""
+    digits = [text.removeprefix(Digest.prefix) for text in texts]
+    if {64}.issuperset(map(len, digits)) and _is_hex("".join(digits)):
+        return [Digest.known(text) for text in digits]
+    return [Digest.parse(text) for text in texts]  # raises for the one that is wrong
+
+
+def _is_hex(text: str) -> bool:
+    """Whether text is lower-case hex digits in pairs and nothing else."""
+    try:
+        return bytes.fromhex(text).hex() == text
+    except ValueError:
+        return False
+
+
+_target = lru_cache(256)(Target.parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record's stored form, its check sum verified: call it for the `Record`."""
+
+    raw: bytes
+
+    def __call__(self) -> Record:
+        """As `decode_record`."""
+        return decode_record(self.raw)
+
+    def outline(self) -> Outline:
+        """What a loader must know, in a tenth of the time. Raises `FormatError`."""
+        try:
+            wire = _outline_decoder.decode(self.raw)
+            main = wire.blobs.get(wire.variant.kind)
+            digest = Digest.parse(main.digest).hex if main else ""
+        except (msgspec.DecodeError, RecursionError, ValueError) as exc:
+            raise FormatError("read record", "", str(exc)) from exc
+        kernels, variant = tuple([(kernel.name, kernel.symbol) for kernel in wire.kernels]), wire.variant
+        return Outline(variant.target, variant.kind, digest, kernels, tuple(sorted(wire.names.items())))
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -71,6 +71,9 @@ class Layered:
         uploads: the queue of what goes to them.
         sign: a record's stored form → the same with a signature.
         admit: raises `TrustError` for a record that was revoked after it came here; `None` if nothing is revoked.
+        uses: what remotes are told of uses.
+        published: called with each record that comes into the local layer.
+        differs: called with a record whose main blob is not the one that was stored first, and its digest.
     """
 
     def __init__(
@@ -85,10 +88,12 @@ class Layered:
         sign: Callable[[bytes], bytes] | None = None,
         admit: Callable[[bytes, Record], object] | None = None,
         uses: Usage | None = None,
+        published: Callable[[Record], object] = lambda _record: None,
+        differs: Callable[[Record, Digest], object] = lambda _record, _digest: None,
     ) -> None:
         self.local, self.checker, self.counters, self.strict = local, checker, counters, strict
         self.uploads, self.sign, self.admit = uploads or Uploads(counters, self.warn, 0.0), sign, admit
-        self.uses = uses
+        self.uses, self.published, self.differs = uses, published, differs
         self._open_far = open_far
         self._far: list[Guarded] | None = None
         # what came from another layer can come again: no need to wait for the disk
@@ -239,7 +244,11 @@ class Layered:
                 if data is None:
                     return
                 found.blobs[ref.digest] = data
-            self.attempt("publish", lambda: self._back.publish(record, found.blobs, found.raw), otherwise=False)
+            fresh, _ = self.attempt(
+                "publish", lambda: self._back.publish(record, found.blobs, found.raw), otherwise=False
+            )
+            if fresh:
+                self.published(record)
 
         size = sum(map(len, found.blobs.values()))
         if missing:
@@ -278,10 +287,14 @@ class Layered:
         if self.sign is not None:
             record = decode_record(raw)
         fresh, why = self.attempt("publish", lambda: self.local.publish(record, blobs, raw), otherwise=False)
-        if not why and not fresh:
+        if fresh:
+            self.published(record)
+        elif not why:
             first, _ = self.attempt("read", lambda: self.local.find(record.fingerprint), None)
-            if first and first.blob(first.kind) != record.blob(record.kind):
+            ref = record.blob(record.kind)
+            if first and ref and first.blob(first.kind) != ref:
                 self.counters.add("nondeterministic")
+                self.differs(first, ref.digest)
         self._upload(record, raw, blobs, then)
         return why
 

@@ -94,7 +94,11 @@ def take(
         tag = there.tag if there is not None else ""
         if (free or ran_out) and remote.put(name, mine, timeout=_TIMEOUT, create=free, match=tag):
             lease = Lease(remote, name, seconds)
-            found = look()  # whoever had it before may have let go since we looked
+            try:
+                found = look()  # whoever had it before may have let go since we looked
+            except BaseException:
+                lease.release()
+                raise
             if found is None:
                 return lease, None
             lease.release()

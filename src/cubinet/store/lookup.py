@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cubinet._fs import Fs
 from cubinet.config import Settings
-from cubinet.errors import CompileError, ConfigError, LockTimeoutError, StoreError
+from cubinet.errors import CompileError, CompileTimeoutError, ConfigError, LockTimeoutError, StoreError
 from cubinet.events import Counters, Event
 from cubinet.fingerprint import action_of, action_parts, observations_bytes
 from cubinet.model import Action, Artifact, Fingerprint, Record, Status, Variant
@@ -19,6 +19,7 @@ from cubinet.protocols import Compiler, Request
 from cubinet.registry import Workshop, compiler
 from cubinet.store.building import passed, record_of
 from cubinet.store.failures import Failures
+from cubinet.store.keeper import Keeper
 from cubinet.store.layered import Layered
 from cubinet.store.local import LocalLayer, check_trust
 from cubinet.store.memo import Checker
@@ -28,7 +29,9 @@ from cubinet.store.uploads import Uploads
 from cubinet.store.usage import Usage
 
 if TYPE_CHECKING:
+    from cubinet.store.index import Index, IndexWriter
     from cubinet.store.lease import Lease
+    from cubinet.store.retention import Retention
 
 __all__ = ["Lookup"]
 
@@ -82,12 +85,18 @@ class Lookup:
             uploads=Uploads(self.counters, self._warn, settings.drain),
             sign=self._opener.sign(),
             admit=self._opener.admit(),
+            published=self._published,
+            differs=lambda record, digest: self.notes.note_nondeterminism(record.fingerprint, digest),
             uses=Usage(self.folder, fs=self._fs) if any(s.scheme and s.writable for s in settings.far) else None,
         )
         self._failures = Failures(self._layers, self._contents)
         self._flight: SingleFlight[tuple[Action, tuple[tuple[str, str], ...]], _Sound] = SingleFlight()
         self._compilers = dict(self._given)
         self._held: dict[Variant, tuple[object, Artifact]] = {}
+        self._index: Index | None = None
+        self._notes: IndexWriter | None = None
+        self.counters.listen(self._told)
+        self._keeper = Keeper(self._local, settings, self._layers.uploads, self._retention)
 
     def find(self, what: Variant | Fingerprint) -> Artifact | None:
         """The build of a variant, or with a fingerprint; `None` if no layer has it. Never compiles.
@@ -203,13 +212,16 @@ class Lookup:
             made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.limit)
         except CompileError as exc:
             release()
-            self.counters.tell(self._event(request, "failed", seconds=time.perf_counter() - start))
+            seconds = time.perf_counter() - start
+            self.counters.tell(self._event(request, "failed", seconds=seconds))
+            self._note_compile(request, action, seconds, exc)
             if exc.deterministic and not request.uncacheable:
                 self._failures.remember(action, request, exc)
             raise
         observed = observations_bytes(made.observations)
         record, blobs = record_of(request, action, parts, made, observed)
         self.counters.tell(self._event(request, "compiled", record, made.seconds))
+        self._note_compile(request, action, made.seconds)
         reason = made.uncacheable
         if reason:
             release()
@@ -237,6 +249,21 @@ class Lookup:
             if self._checker.remember(record.observations, request.places, observed):
                 self._hold(request.variant, artifact, generation)
         return artifact, not made.uncacheable
+
+    def _note_compile(self, request: Request, action: Action, seconds: float, exc: CompileError | None = None) -> None:
+        variant, tools = request.variant, request.toolchain
+        late = isinstance(exc, CompileTimeoutError)
+        self.notes.note_compile(
+            action=action.hex,
+            seconds=seconds,
+            outcome="ok" if exc is None else "timeout" if late else "failed",
+            reason="" if exc is None else exc.finding,
+            family=variant.family,
+            name=variant.name,
+            target=str(variant.target),
+            toolchain=f"{tools.name} {tools.version}",
+            host=os.uname().nodename,
+        )
 
     @staticmethod
     def _event(request: Request, what: str, record: Record | None = None, seconds: float = 0.0) -> Event:
@@ -276,6 +303,50 @@ class Lookup:
             return None
         return f"{self.folder}/tools"
 
+    @property
+    def index(self) -> Index:
+        """Questions about the records of the local layer and their use."""
+        if self._index is None:
+            from cubinet.store.index import Index
+
+            self._index = Index(
+                self.folder,
+                self._records,
+                find=self._local.find,
+                observations=self._observations,
+                fs=self._fs,
+                flush=self.notes.flush,
+                warn=self._warn,
+            )
+        return self._index
+
+    @property
+    def notes(self) -> IndexWriter:
+        """What this process tells the index."""
+        if self._notes is None:
+            from cubinet.store.index import IndexWriter
+
+            self._notes = IndexWriter(self.folder, self._observations, fs=self._fs, count=self.counters.add)
+        return self._notes
+
+    def _told(self, event: Event) -> None:
+        self.notes.told(event)
+
+    def _published(self, record: Record) -> None:
+        self.notes.note_publish(record)
+        self._keeper.published(record)
+
+    def _retention(self) -> Retention:
+        from cubinet.store.retention import Retention
+
+        return Retention(self._local, self.index, self.notes)
+
+    def _records(self) -> Iterator[Record]:
+        return filter(None, map(self._local.find, self._local.fingerprints()))
+
+    def _observations(self, record: Record) -> bytes | None:
+        return self._local.read_named(record.observations)
+
     def refresh(self) -> None:
         """Look at every file again at the next lookup, though the refresh interval is not over."""
         self._checker.refresh()
@@ -298,6 +369,11 @@ class Lookup:
     def close(self) -> None:
         """Finish uploads within `DRAIN` seconds, and let go of what is held in memory."""
         self._layers.close()
+        if self._notes is not None:
+            self._notes.close()
+        if self._index is not None:
+            self._index.close()
+            self._index = None
         self.refresh()
 
     def _warn(self, text: str, about: str = "") -> None:

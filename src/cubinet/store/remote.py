@@ -246,10 +246,13 @@ class RemoteLayer:
     # --- the rest
 
     def names(self, kind: str, *, timeout: float = _BACKGROUND_SECONDS) -> Iterator[str]:
-        """The hex names of all records, blobs or manifests. Lists: never on the way of a lookup."""
+        """The hex names of all records, blobs or manifests. Lists: never on the way of a lookup.
+
+        Empty objects, which a server may make of a write that was cut off, are none.
+        """
         for entry in self.remote.scan(f"{_ROOT}/{kind}/", timeout=timeout):
             name = entry.name.rpartition("/")[2]
-            if len(name) == 64 and entry.name == self.object_name(kind, name):
+            if entry.size and len(name) == 64 and entry.name == self.object_name(kind, name):
                 yield name
 
     def refresh(self) -> None:

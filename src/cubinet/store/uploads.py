@@ -21,11 +21,12 @@ MOST_JOBS, MOST_BYTES = 4096, 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do later, the bytes it holds on to, and what to do if it is dropped."""
+    """Something to do later, the bytes it holds on to, and what to do if it is dropped; whether it sends a build."""
 
     run: Callable[[], object]
     size: int
     dropped: Callable[[], object] = lambda: None
+    build: bool = True
 
 
 class Uploads:
@@ -46,7 +47,8 @@ class Uploads:
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
-        self._bytes = self._running = 0
+        self._bytes = 0
+        self._running: list[Job] = []
         self._thread: threading.Thread | None = None
         self._registered = False
 
@@ -92,27 +94,27 @@ class Uploads:
                         return
                 job = self._jobs.popleft()
                 self._bytes -= job.size
-                self._running += 1
+                self._running.append(job)
             try:
                 job.run()
             except Exception as exc:  # noqa: BLE001 - a job says its troubles itself; this is a bug, and no reason to stop
                 self.warn(f"an upload failed: {exc!r}")
             finally:
                 with self._changed:
-                    self._running -= 1
+                    self._running.remove(job)
                     self._changed.notify_all()
 
     @property
     def waiting(self) -> int:
         """Jobs that are not done."""
-        return len(self._jobs) + self._running if os.getpid() == self._pid else 0
+        return len(self._jobs) + len(self._running) if os.getpid() == self._pid else 0
 
     def drain(self, seconds: float | None = None) -> int:
-        """Wait until all is done, at most so long; how many jobs were dropped then."""
+        """Wait until all is done, at most so long; how many builds were dropped then."""
         if os.getpid() != self._pid:
             self._reset()
         if self._last is not None:
-            self.add(Job(self._last, 0))
+            self.add(Job(self._last, 0, build=False))
         until = time.monotonic() + (self.seconds if seconds is None else seconds)
         with self._changed:
             while self._jobs or self._running:
@@ -121,16 +123,19 @@ class Uploads:
                     break
                 self._changed.wait(left)
             dropped, self._jobs, self._bytes = list(self._jobs), deque(), 0
-            stuck = self._running
-        if dropped or stuck:
-            self._drop(dropped, "the time to upload them is over", stuck)
-        return len(dropped) + stuck
+            stuck = sum(job.build for job in self._running)
+        return self._drop(dropped, "the time to upload them is over", stuck)
 
-    def _drop(self, jobs: list[Job], why: str, stuck: int = 0) -> None:
+    def _drop(self, jobs: list[Job], why: str, stuck: int = 0) -> int:
         for job in jobs:
-            self.counters.add("upload.dropped")
+            if job.build:
+                self.counters.add("upload.dropped")
             job.dropped()
-        self.warn(f"{len(jobs) + stuck} builds stay on this host alone for now: {why}; cubinet push sends them")
+        lost = sum(job.build for job in jobs) + stuck
+        if lost:
+            what = "1 build stays" if lost == 1 else f"{lost} builds stay"
+            self.warn(f"{what} on this host alone for now: {why}; cubinet push sends what is here")
+        return lost
 
 
 def _at_exit(uploads: Uploads) -> None:
