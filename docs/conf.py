@@ -16,7 +16,11 @@ html_title = f"Cubinet {release}"
 # Every reference to a public name of ours must resolve. Other libraries' names are not looked up, as
 # that would need the network.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!cubinet\b).*"), ("py:.*", r".*\._\w+(\.\w+)?")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!cubinet\b).*"),
+    ("py:.*", r".*\._\w+(\.\w+)?"),
+    ("py:.*", r"cubinet\.store\.(format|lock)\..*"),
+]
 
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3

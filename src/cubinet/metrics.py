@@ -24,7 +24,7 @@ class Tally:
     Attributes:
         counts: (what, detail) → how often.
         seconds: what → seconds spent.
-        bytes: what → bytes of main blobs.
+        sizes: what → bytes of main blobs.
         saved: seconds that the builds which were found had taken to compile.
     """
 
@@ -32,7 +32,7 @@ class Tally:
         self._lock = threading.Lock()
         self.counts: Counter[tuple[str, str]] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
-        self.bytes: dict[str, int] = defaultdict(int)
+        self.sizes: dict[str, int] = defaultdict(int)
         self.saved = 0.0
 
     def __call__(self, event: Event) -> None:
@@ -46,7 +46,7 @@ class Tally:
         with self._lock:
             self.counts[event.what, event.detail] += 1
             self.seconds[event.what] += event.seconds
-            self.bytes[event.what] += event.size
+            self.sizes[event.what] += event.size
             self.saved += saved
 
     def line(self) -> str:
@@ -90,7 +90,7 @@ def write_prometheus(tally: Tally, path: str) -> None:
                 events.add_metric([what, detail], count)
             for what in sorted(tally.seconds):
                 seconds.add_metric([what], tally.seconds[what])
-                size.add_metric([what], tally.bytes[what])
+                size.add_metric([what], tally.sizes[what])
             saved.add_metric([], tally.saved)
             return [events, seconds, size, saved]
 

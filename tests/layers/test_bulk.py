@@ -39,7 +39,7 @@ def test_all_builds_go_there_and_come_back(tmp_path: Path, full: LocalLayer) -> 
     other = LocalLayer(str(tmp_path / "other"), durable=False)
     come = pull(other, layer)
     assert (come.moved, come.present, come.problems) == (40, 0, [])
-    assert come.bytes == sent.bytes
+    assert come.size == sent.size
     for fingerprint in full.fingerprints():
         record = full.find(fingerprint)
         assert record is not None

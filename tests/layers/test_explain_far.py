@@ -26,8 +26,8 @@ def there(tmp_path: Path) -> Bench:
     return Bench.at(tmp_path / "there")
 
 
-def told(bench: Bench, layers: str, **fields: object) -> tuple[str, list[tuple[str, str]]]:
-    found = bench.store(layers=layers).explain(bench.variant(**fields))
+def told(bench: Bench, layers: str) -> tuple[str, list[tuple[str, str]]]:
+    found = bench.store(layers=layers).explain(bench.variant())
     return found.outcome, [(answer.layer, answer.outcome) for answer in found.layers]
 
 

@@ -60,7 +60,8 @@ def test_another_header_here_is_a_miss_there(bench: Bench, there: Bench, remote:
     with bench.store(layers=remote) as store:
         made = store.get_or_compile(bench.variant())
     assert facts(made) == (bench.expected("other"), Status.COMPILED, "local", "")
-    third = Bench.at(bench.top / "third") if (bench.top / "third").mkdir() is None else bench
+    (bench.top / "third").mkdir()
+    third = Bench.at(bench.top / "third")
     found = third.store(layers=remote).find(third.variant())  # the older of two candidates
     assert facts(found) == (third.expected(), Status.HIT, "file", "")
 
@@ -115,9 +116,10 @@ def test_an_artifact_from_afar_pickles_and_reads(bench: Bench, there: Bench, rem
     with there.store(layers=remote) as far:
         far.get_or_compile(there.variant())
     found = bench.store(layers=remote).find(bench.variant())
+    assert found is not None
     copy = pickle.loads(pickle.dumps(found))
     assert copy == found
-    assert copy.read("source") == found.read("source")  # type: ignore[union-attr]
+    assert copy.read("source") == found.read("source")
 
 
 def test_a_store_with_layers_pickles_as_its_settings(bench: Bench, remote: str) -> None:

@@ -48,7 +48,7 @@ class StoreMachine(RuleBasedStateMachine):
             shutil.rmtree(self.top)
 
     def path(self, kind: str, name: str) -> Path:
-        return Path(self.store._local._path(kind, name, ".json" if kind == "records" else ""))
+        return Path(self.store._local.path(kind, name, ".json" if kind == "records" else ""))
 
     @rule()
     def reopen(self) -> None:

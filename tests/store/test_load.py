@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,10 +36,10 @@ class Loader:
 
 
 @pytest.fixture
-def loader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loader]:
+def loader(monkeypatch: pytest.MonkeyPatch) -> Loader:
     made = Loader()
     monkeypatch.setitem(registry._loaders, "cuda", made)
-    yield made
+    return made
 
 
 def test_a_variant_is_compiled_and_loaded(bench: Bench, loader: Loader) -> None:

@@ -88,7 +88,7 @@ def test_within_the_limit_nothing_goes(shelf: Shelf) -> None:
     kept = {shelf.add(str(n)) for n in range(5)}
     shelf.time += 10 * DAY
     done = shelf.collect(size=1 << 30)
-    assert (done.records, done.bytes, done.over) == (0, 0, 0)
+    assert (done.records, done.freed, done.over) == (0, 0, 0)
     assert done.size == shelf.size()
     assert shelf.left() == kept
 
@@ -168,7 +168,7 @@ def test_a_blob_goes_with_the_last_record_that_names_it(shelf: Shelf) -> None:
     shelf.time += 2 * DAY
     done = shelf.collect(age=30 * DAY)
     assert shelf.local.read(ref) is not None
-    assert ref.size > done.bytes - 4096
+    assert ref.size > done.freed - 4096
     shelf.time += 60 * DAY
     shelf.collect(age=30 * DAY)
     assert shelf.local.read(ref) is None
@@ -195,8 +195,8 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(shelf: Shelf) -> None:
     after = {path: path.stat().st_mtime_ns for path in files(shelf)}
     assert before == after
     done = shelf.collect(size=size // 2)
-    assert (told.victims, told.bytes, told.blobs) == (done.victims, done.bytes, done.blobs)
-    assert size - shelf.size() == done.bytes
+    assert (told.victims, told.freed, told.blobs) == (done.victims, done.freed, done.blobs)
+    assert size - shelf.size() == done.freed
 
 
 def test_when_uses_are_forgotten_everything_counts_as_used_just_then(shelf: Shelf) -> None:

@@ -70,7 +70,7 @@ def look(browser: Browser, url: str, path: str, name: str = "") -> None:
     assert browser.requests
     assert [asked for asked in browser.requests if not asked.startswith((url + "/", "data:"))] == []
     assert browser.value("document.scripts.length") == 0
-    if name and "CUBINET_SHOTS" in os.environ:
+    if name and os.environ.get("CUBINET_SHOTS"):
         browser.shot(Path(os.environ["CUBINET_SHOTS"], f"browse-{name}.png"))
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "push": "cubinet.cli.transfer:push",
     "query": "cubinet.cli.query:query",
     "report": "cubinet.cli.report:report",
+    "serve": "cubinet.cli.serve:serve_pages",
     "show": "cubinet.cli.browse:show",
     "toolchain": "cubinet.cli.toolchain:toolchain",
     "stats": "cubinet.cli.query:stats",

@@ -106,7 +106,7 @@ def _collect_here(given: Mapping[str, str | None], *, dry_run: bool, as_json: bo
         would = "would go" if dry_run else "went"
         click.echo(f"{store.folder}: {done.size} bytes")
         click.echo(
-            f"{would}: {done.records} records, {done.blobs} blobs, {done.bytes} bytes, {done.leftovers} leftovers"
+            f"{would}: {done.records} records, {done.blobs} blobs, {done.freed} bytes, {done.leftovers} leftovers"
         )
         if done.pinned or done.recent:
             click.echo(f"stayed: {done.pinned} that are pinned, {done.recent} that were used within a day")

@@ -53,7 +53,7 @@ def _report(what: str, place: str, moved: Any, *, as_json: bool) -> int:
     if as_json:
         print_json({**dataclasses.asdict(moved), "layer": place})
     else:
-        megabytes = moved.bytes / 1e6
+        megabytes = moved.size / 1e6
         click.echo(f"{what} {moved.moved} builds, {megabytes:.1f} MB; {moved.present} were there already")
         if moved.kept:
             click.echo(f"{moved.kept} are tied to this machine's folders and stay")

@@ -82,8 +82,9 @@ def laid_out(found: Iterable[Parameter], symbol: str) -> tuple[Parameter, ...]:
     ordered = tuple(sorted(found))
     at = 0
     for place, parameter in enumerate(ordered):
-        wrong = parameter.index != place or parameter.offset < at or not parameter.size
-        at = parameter.offset + parameter.size
+        index, offset, size, _ = parameter
+        wrong = index != place or offset < at or not size
+        at = offset + size
         if wrong or at > _MOST_BYTES or place >= _MOST:
             raise ObjectError("read parameters of", symbol, f"{parameter} does not follow the one before")
     return ordered

@@ -40,14 +40,14 @@ class Moved:
         moved: builds that were sent or fetched.
         present: builds that were there already.
         kept: builds that may not leave their host (`-lineinfo`).
-        bytes: of blobs that moved, unpacked.
+        size: bytes of blobs that moved, unpacked.
         problems: one sentence for each build that failed.
     """
 
     moved: int = 0
     present: int = 0
     kept: int = 0
-    bytes: int = 0
+    size: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -112,7 +112,7 @@ def push(
                 done.problems.append(str(exc))
                 continue
             stop.worked()
-            done.bytes += size
+            done.size += size
             if how:
                 setattr(done, how, getattr(done, how) + 1)
     stop.check()
@@ -156,7 +156,7 @@ def pull(
             done.problems.append(f"{name} is damaged, or a blob of it is gone")
         elif size >= 0:
             done.moved += 1
-            done.bytes += size
+            done.size += size
     if local.durable and done.moved:
         local.fs.sync_all(local.folder)
     progress(len(missing), len(missing))

@@ -62,7 +62,7 @@ class Keeper:
         much = self.settings.size and self._bytes > self.settings.size // _PART
         if much or (now >= self._next and self._due()):
             self._bytes = 0
-            self.later.add(Job(self._collect, 0))
+            self.later.add(Job(self._collect, 0, build=False))
         if now >= self._next:
             self._next = now + _SECONDS
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cubinet.errors import IntegrityError, RemoteError, StoreError
+from cubinet.errors import ConfigError, IntegrityError, RemoteError, StoreError
 from cubinet.events import Counters
 from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record
@@ -33,6 +33,9 @@ T = TypeVar("T")
 Guarded = tuple[FarLayer, Guard]
 
 _UPLOAD_SECONDS = 30.0
+_OUTSIDE = b" file:"
+"""In a set: a file of one machine. Such builds stay in their local layer, so a set from elsewhere that has one is
+made up, perhaps to have somebody read a whole disk."""
 _NO_LIMIT = 1e6
 _LEAST_SECONDS = 0.25
 """That a lookup may take though the compile is quicker: enough to hear from a healthy remote."""
@@ -164,7 +167,7 @@ class Layered:
             none: list[tuple[Digest, bytes | None]] = []
             found, _ = guard.attempt("read", partial(layer.candidates, action), none)
             for observations, data in found:
-                if observations in known:
+                if observations in known or (data is not None and _OUTSIDE in data):
                     continue
                 known.add(observations)
                 if self.checker.holds(observations, request.places, lambda d=data: d):  # type: ignore[misc]
@@ -320,12 +323,12 @@ class Layered:
         self.uploads.add(Job(send, len(raw) + sum(map(len, blobs.values())), dropped=then))
 
     def _send(self, layer: FarLayer, guard: Guard, record: Record, raw: bytes, blobs: Mapping[Digest, bytes]) -> None:
-        guard.begin(layer.prepare)
         try:
+            guard.begin(layer.prepare)
             fresh, why = guard.attempt(
                 "publish", partial(layer.upload, record, raw, blobs), otherwise=False, limit=_UPLOAD_SECONDS
             )
-        except (RemoteError, StoreError) as exc:  # strict: there is nobody to raise it to
+        except (ConfigError, RemoteError, StoreError) as exc:  # strict: there is nobody to raise it to
             fresh, why = False, str(exc)
             self.warn(why)
         if why:
@@ -374,7 +377,7 @@ class Layered:
 
     def _use(self, fingerprint: Fingerprint) -> None:
         if self.uses is not None and self.uses.note(fingerprint) and self._far:
-            self.uploads.add(Job(self._tell, 0))
+            self.uploads.add(Job(self._tell, 0, build=False))
 
     def _tell(self) -> None:
         """Tell the remotes what was used, or leave that to a later process."""
@@ -389,9 +392,12 @@ class Layered:
 
         assert layer.remote is not None  # noqa: S101 - asked by the caller
         assert self.uses is not None  # noqa: S101
-        guard.begin(layer.prepare)
-        call = partial(write_note, layer.remote, self.uses.client, used)
-        return guard.attempt("note", call, otherwise=False, limit=_UPLOAD_SECONDS)[0]
+        try:
+            guard.begin(layer.prepare)
+            call = partial(write_note, layer.remote, self.uses.client, used)
+            return guard.attempt("note", call, otherwise=False, limit=_UPLOAD_SECONDS)[0]
+        except (ConfigError, RemoteError, StoreError):  # strict: there is nobody to raise it to, and it was counted
+            return False
 
     def close(self) -> None:
         """Finish what is to be uploaded, within its time, and let go of everything."""

@@ -210,16 +210,13 @@ class Lookup:
         start = time.perf_counter()
         try:
             made = self.compiler(request.variant.compiler).compile(request, timeout=self.settings.limit)
-        except CompileError as exc:
+            observed = observations_bytes(made.observations)
+            record, blobs = record_of(request, action, parts, made, observed)
+        except BaseException as exc:
             release()
-            seconds = time.perf_counter() - start
-            self.counters.tell(self._event(request, "failed", seconds=seconds))
-            self._note_compile(request, action, seconds, exc)
-            if exc.deterministic and not request.uncacheable:
-                self._failures.remember(action, request, exc)
+            if isinstance(exc, CompileError):
+                self._failed(request, action, exc, time.perf_counter() - start)
             raise
-        observed = observations_bytes(made.observations)
-        record, blobs = record_of(request, action, parts, made, observed)
         self.counters.tell(self._event(request, "compiled", record, made.seconds))
         self._note_compile(request, action, made.seconds)
         reason = made.uncacheable
@@ -249,6 +246,12 @@ class Lookup:
             if self._checker.remember(record.observations, request.places, observed):
                 self._hold(request.variant, artifact, generation)
         return artifact, not made.uncacheable
+
+    def _failed(self, request: Request, action: Action, exc: CompileError, seconds: float) -> None:
+        self.counters.tell(self._event(request, "failed", seconds=seconds))
+        self._note_compile(request, action, seconds, exc)
+        if exc.deterministic and not request.uncacheable:
+            self._failures.remember(action, request, exc)
 
     def _note_compile(self, request: Request, action: Action, seconds: float, exc: CompileError | None = None) -> None:
         variant, tools = request.variant, request.toolchain
@@ -349,9 +352,12 @@ class Lookup:
 
     def refresh(self) -> None:
         """Look at every file again at the next lookup, though the refresh interval is not over."""
+        self._forget()
+        self._layers.refresh()
+
+    def _forget(self) -> None:
         self._checker.refresh()
         self._held.clear()
-        self._layers.refresh()
         for adapter in self._compilers.values():
             adapter.refresh()
 
@@ -374,7 +380,7 @@ class Lookup:
         if self._index is not None:
             self._index.close()
             self._index = None
-        self.refresh()
+        self._forget()
 
     def _warn(self, text: str, about: str = "") -> None:
         self._layers.warn(text, about)

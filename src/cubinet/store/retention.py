@@ -56,7 +56,7 @@ class Collected:
     Attributes:
         records: builds that went.
         blobs: blobs that went with them.
-        bytes: that were freed, by blobs and records.
+        freed: bytes that were freed, by blobs and records.
         size: bytes that the layer took before; a record counts 4 KiB.
         over: bytes over the limits that could not be freed, as the rest is protected.
         pinned: builds that would have gone, but are pinned.
@@ -68,7 +68,7 @@ class Collected:
 
     records: int = 0
     blobs: int = 0
-    bytes: int = 0
+    freed: int = 0
     size: int = 0
     over: int = 0
     pinned: int = 0
@@ -150,7 +150,7 @@ class Retention:
         border = self.now() - self.protected
         until = time.monotonic() + _SLICE_SECONDS
         for fingerprint, last in self._victims(limits, wanted):
-            if done.bytes >= wanted and not (limits.age and last < self.now() - limits.age):
+            if done.freed >= wanted and not (limits.age and last < self.now() - limits.age):
                 break
             if last >= border:
                 done.recent += 1
@@ -158,13 +158,13 @@ class Retention:
                 done.pinned += 1
             else:
                 self._remove(Fingerprint(fingerprint), done)
-                progress(min(done.bytes, wanted), wanted)
+                progress(min(done.freed, wanted), wanted)
             if time.monotonic() >= until:
                 self.writer.flush()
                 self.rest()
                 until = time.monotonic() + _SLICE_SECONDS
         self.writer.flush()
-        done.over = max(0, wanted - done.bytes - self._room(limits, done.size))
+        done.over = max(0, wanted - done.freed - self._room(limits, done.size))
 
     def _to_free(self, limits: Limits, size: int) -> int:
         """Bytes: if a limit is broken, to nine tenths of it."""
@@ -215,7 +215,7 @@ class Retention:
                 self.local.remove_blob(ref.digest)
         done.records += 1
         done.blobs += len(free)
-        done.bytes += _RECORD_BYTES + sum(ref.size for ref in free)
+        done.freed += _RECORD_BYTES + sum(ref.size for ref in free)
         done.victims.append(fingerprint)
 
     def _last_name(self, digest: Digest) -> bool:
@@ -257,7 +257,7 @@ class Retention:
             for digest in map(Digest, names):
                 if digest.hex not in known and self._rested(digest):
                     done.blobs += 1
-                    done.bytes += self._size(digest)
+                    done.freed += self._size(digest)
                     if not done.dry_run:
                         self.local.remove_blob(digest)
             self.rest()
