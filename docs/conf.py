@@ -19,7 +19,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!cubinet\b).*"),
     ("py:.*", r".*\._\w+(\.\w+)?"),
-    ("py:.*", r"cubinet\.store\.(format|lock)\..*"),
+    ("py:.*", r"cubinet\.(store\.(format|lock)|objects\.(ascend_hints|elf))\..*"),
 ]
 
 myst_enable_extensions = ["deflist", "colon_fence"]

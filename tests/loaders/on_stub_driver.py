@@ -21,6 +21,7 @@ import pytest
 from cubinet.errors import DriverError, LoadError, NoDeviceError, ObjectError, UnsupportedTargetError
 from cubinet.loaders.cuda import CudaKernel, CudaLoader
 from cubinet.model import Artifact, Target
+from cubinet.store.format import Stored, encode_record
 from cubinet.testing.loaders import KernelContract, LoaderContract
 
 from .cuda_kit import LIBRARY, compiled
@@ -320,6 +321,25 @@ def test_the_same_bytes_are_loaded_once_and_unloaded_with_the_last(
     assert stub.seen.unloads == unloads + 1
     loader.load(one)
     assert stub.seen.loads == loads + 2
+
+
+def test_loading_and_launching_read_only_the_outline_of_a_record(loader: CudaLoader, one: Artifact, stub: Stub) -> None:
+    stored = Stored(encode_record(one.record))
+    found = Artifact(stored, one.data)
+    assert found.outline == one.outline
+    loader.load(found).kernel[1, 1](7, 0.5)
+    loader.load(found)["only"][1, 1](7, 0.5)
+    assert found._record is stored
+    assert found.record.fingerprint == one.record.fingerprint
+    lies = Artifact(Stored(encode_record(replace(one.record, target=Target("cuda", "sm_80")))), one.data)
+    with pytest.raises(UnsupportedTargetError, match="cubin for sm_80"):
+        loader.load(lies)
+
+
+def test_a_thread_finds_kernels_in_a_library_of_another_device(loader: CudaLoader, one: Artifact, stub: Stub) -> None:
+    here, there = loader.load(one, 0).kernel, loader.load(one, 1).kernel
+    assert there.occupancy(64) == here.occupancy(64) > 0
+    here[1, 1](1, 2.0)  # the context of the thread is what it was
 
 
 def test_each_device_has_its_own(loader: CudaLoader, one: Artifact, stub: Stub) -> None:

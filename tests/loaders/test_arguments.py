@@ -107,6 +107,37 @@ def test_ctypes_scalars_and_structs_by_value() -> None:
     assert packed(packer(12), (ctypes.c_float * 3)(1, 2, 3)) == struct.pack("<3f", 1, 2, 3)
 
 
+def test_ctypes_numbers_that_hold_their_bytes_otherwise() -> None:
+    packs = packer(4, 1, 8, 2)
+    args = ctypes.c_int.__ctype_be__(1), ctypes.c_bool(True), ctypes.c_long(-2), ctypes.c_char(b"x")
+    with pytest.raises(LoadError, match="parameter 4"):
+        packed(packs, *args)
+    assert packed(packs, *args[:3], ctypes.c_ushort(65535)) == bytes([0, 0, 0, 1]) + struct.pack(
+        "<?3xqH", True, -2, 65535
+    )
+
+
+def test_the_same_slot_takes_one_launch_after_the_other() -> None:
+    packs = packer(8, 4)
+    plan = packs.plan((1, 2))
+    slot = packs.slot(plan)
+    table = ctypes.cast(slot[1], ctypes.POINTER(ctypes.c_uint64))
+    for values in ((1, 2), (2**40, -1)):
+        slot[0](*values)
+        assert ctypes.c_int64.from_address(table[0]).value == values[0]
+        assert ctypes.c_int32.from_address(table[1]).value == values[1]
+    assert packs.plan((3, 4)) is plan is packs.whole
+
+
+def test_a_type_that_comes_again_has_its_plan_again() -> None:
+    packs = packer(8, 4)
+    first = packs.plan((1, ctypes.c_int(2)))
+    other = packs.plan((ctypes.c_void_p(1), 2))
+    assert packs.last == ([ctypes.c_void_p, int], other)
+    assert packs.plan((5, ctypes.c_int(6))) is first
+    assert packs.last == ([int, ctypes.c_int], first)
+
+
 def test_numpy_scalars_and_records() -> None:
     np = pytest.importorskip("numpy")
     record = np.zeros(1, np.dtype([("a", "i4"), ("b", "f8")], align=True))[0]

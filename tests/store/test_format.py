@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from blake3 import blake3
 
 from cubinet.errors import FormatError
 from cubinet.fingerprint import digest_of
-from cubinet.model import Kernel
+from cubinet.model import Artifact, Kernel
 from cubinet.store.format import (
     FORMAT,
     Failure,
     NewerFormatError,
+    Stored,
     decode_failure,
     decode_manifest,
     decode_record,
@@ -56,6 +59,38 @@ def test_what_was_encoded_is_decoded() -> None:
     assert decode_record(encode_record(RECORD)) == RECORD
     assert decode_manifest(MANIFEST) == (RECORD.action, (RECORD.observations,))
     assert decode_failure(encode_failure(FAILURE)) == FAILURE
+
+
+def test_the_outline_is_that_of_the_record() -> None:
+    record = replace(
+        RECORD, names=(("b<int>", "_Z1b"), ("a", "a")), kernels=(Kernel("b<int>()", "_Z1b"), Kernel("a", "a"))
+    )
+    stored = Stored(encode_record(record))
+    assert stored() == replace(record, names=tuple(sorted(record.names)))
+    assert stored.outline() == Artifact(stored(), b"").outline == Artifact(stored, b"").outline
+    assert stored.outline().kernels == (("b<int>()", "_Z1b"), ("a", "a"))
+    assert pickle.loads(pickle.dumps(stored)) == stored
+    for name in ("variant", "blobs", "kernels"):
+        broken = Stored(sealed(fields(stored.raw) | {name: 1}))
+        for read in (broken, broken.outline):
+            with pytest.raises(FormatError):
+                read()
+
+
+@pytest.mark.parametrize("wrong", ["", "ab", "G" * 64, "AB" * 32, "a " * 32, "blake3:" + "a" * 63, "\u0661" * 64, 1])
+@pytest.mark.parametrize("place", ["observations_digest", "identity", "program", "blob", "fingerprint", "action"])
+def test_a_digest_that_is_none_is_refused(place: str, wrong: object) -> None:
+    record: Any = fields(encode_record(RECORD))
+    holder, name = {
+        "identity": (record["toolchain"], "identity"),
+        "program": (record["toolchain"]["programs"], "nvcc"),
+        "blob": (next(iter(record["blobs"].values())), "digest"),
+    }.get(place, (record, place))
+    holder[name] = wrong
+    with pytest.raises(FormatError):
+        decode_record(sealed(record))
+    holder[name] = "a" * 64  # with or without its prefix
+    decode_record(sealed(record))
 
 
 def test_a_fact_the_object_does_not_tell_is_left_out() -> None:

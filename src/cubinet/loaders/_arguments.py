@@ -145,7 +145,8 @@ class Packer:
             return code, self._sized(parameter)
         if isinstance(arg, ctypes._SimpleCData):  # noqa: SLF001 - the base of all scalars of ctypes
             self._same(parameter, arg, ctypes.sizeof(arg))
-            kind = "" if hasattr(arg, "_swappedbytes_") else _CTYPES.get(arg._type_, "")  # type: ignore[attr-defined]
+            native = getattr(arg, "__ctype_le__", type(arg)) is type(arg)  # there are numbers of the other byte order
+            kind = _CTYPES.get(arg._type_, "") if native else ""  # type: ignore[attr-defined]
             own = _NUMBERS.get((kind, parameter.size))
             return (own, _value) if own else (code, bytes)
         generic: Any = getattr(numpy, "generic", ())

@@ -170,6 +170,8 @@ def _runner(entry: Entry, shape: Shape, configs: dict[int, Any]) -> Callable[...
     trouble = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
     def run(args: tuple[Any, ...], stream: Any) -> None:
+        if stream is None:
+            stream = stream_number(None, device)
         try:
             config = configs[stream if stream.__class__ is int else stream.__cuda_stream__()[1]]
         except (KeyError, AttributeError, TypeError):
