@@ -14,11 +14,23 @@ from typing import Any
 
 from cubinet.errors import DriverError, NoDeviceError, UnsupportedTargetError
 
-__all__ = ["DAMAGED", "INVALID_CONTEXT", "Device", "checked", "current", "driver", "function", "inside", "ordinal"]
-__all__ += ["refused"]
+__all__ = [
+    "DAMAGED",
+    "INVALID_CONTEXT",
+    "INVALID_VALUE",
+    "NOT_SUPPORTED",
+    "Device",
+    "checked",
+    "current",
+    "driver",
+    "function",
+    "inside",
+    "ordinal",
+    "refused",
+]
 
 NOT_INITIALIZED, NO_DEVICE = 3, 100
-INVALID_CONTEXT, NO_BINARY, UNSUPPORTED_PTX = 201, 209, 222
+INVALID_VALUE, INVALID_CONTEXT, NO_BINARY, UNSUPPORTED_PTX, NOT_SUPPORTED = 1, 201, 209, 222, 801
 DAMAGED = (200, 218)
 """Invalid image, invalid PTX."""
 

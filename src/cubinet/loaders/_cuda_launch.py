@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 from cubinet.errors import LoadError
 from cubinet.loaders._arguments import Packer
-from cubinet.loaders._cuda_driver import INVALID_CONTEXT, checked, driver, function, inside, refused
+from cubinet.loaders._cuda_driver import (
+    INVALID_CONTEXT,
+    INVALID_VALUE,
+    NOT_SUPPORTED,
+    checked,
+    driver,
+    function,
+    inside,
+    refused,
+)
 from cubinet.loaders._cuda_library import Library
 from cubinet.loaders._cuda_streams import stream_number
 from cubinet.loaders._parameters import Parameter, laid_out, parameters_of, typed
@@ -73,11 +82,12 @@ class Entry:
                 code, offset, size = api.cuKernelGetParamInfo(handle, len(found))
             except RuntimeError:  # the bindings found no such function in the driver
                 break
-            if code is api.CUresult.CUDA_SUCCESS:
+            number = int(code)
+            if not number:
                 found.append(Parameter(len(found), offset, size))
-            elif code is api.CUresult.CUDA_ERROR_INVALID_VALUE:
+            elif number == INVALID_VALUE:
                 return laid_out(found, self.symbol)
-            elif code is api.CUresult.CUDA_ERROR_NOT_SUPPORTED:
+            elif number == NOT_SUPPORTED:
                 break
             else:
                 raise self.refused(code, "find parameters of")

@@ -17,7 +17,7 @@ from cubinet.fingerprint import fingerprint_of
 from cubinet.model import Action, Artifact, BlobRef, Digest, Fingerprint, Record
 from cubinet.protocols import Request
 from cubinet.store.far import FarLayer, Fetched
-from cubinet.store.format import Failure, decode_record, encode_record
+from cubinet.store.format import Failure, Stored, decode_record, encode_record
 from cubinet.store.guard import Guard
 from cubinet.store.local import LocalLayer
 from cubinet.store.memo import Checker
@@ -211,9 +211,7 @@ class Layered:
         if self.admit is not None and not self._admitted(fingerprint, record):
             return None
         self._use(fingerprint)
-        return Artifact(
-            partial(decode_record, record), data, layer=self.local.name, _fingerprint=fingerprint, _reader=self.reader
-        )
+        return Artifact(Stored(record), data, layer=self.local.name, _fingerprint=fingerprint, _reader=self.reader)
 
     def _admitted(self, fingerprint: Fingerprint, raw: bytes) -> bool:
         assert self.admit is not None  # noqa: S101 - asked by the caller
