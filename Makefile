@@ -16,12 +16,14 @@ MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-real test-crash lint types docs bench wheel clean
+CEPH   ?= .ceph
+
+.PHONY: help demo test test-real test-crash test-ceph lint types docs bench wheel clean
 
 help:
 	@echo 'make demo        compile a kernel, then find it again'
 	@echo 'make test        run the tests'
-	@echo 'also: test-crash test-real lint types docs bench wheel clean'
+	@echo 'also: test-crash test-real test-ceph lint types docs bench wheel clean'
 	@echo 'options: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) ARGS="-k name"'
 
 $(BASE):
@@ -50,7 +52,7 @@ demo: $(VENV)/.run
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(VENV)/.run
-	@$(BIN)/python -m pytest -n $(JOBS) -m 'not real' $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) -m 'not real and not ceph' $(ARGS)
 
 test-crash: $(VENV)/.run
 	@$(BIN)/python -m pytest -n $(JOBS) -m crash $(ARGS)
@@ -58,6 +60,11 @@ test-crash: $(VENV)/.run
 # One at a time: a big kernel takes gigabytes and minutes.
 test-real: $(VENV)/.run
 	@$(BIN)/python -m pytest -m real --timeout 1800 $(ARGS)
+
+# Debian's packages in a folder: no root. The servers then run in the tests' own folders.
+test-ceph: $(VENV)/.run
+	@$(BIN)/python -m tests.servers.ceph $(CEPH)
+	@CEPH_PREFIX=$(CEPH) $(BIN)/python -m pytest -m ceph --timeout 1800 tests/layers/test_ceph.py tests/remotes/test_contract_ceph.py $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check

@@ -1,11 +1,9 @@
-"""The contract on Ceph, whose gateway has habits of its own; runs when `CUBINET_CEPH` names a folder to unpack to."""
+"""The contract on Ceph, whose gateway has habits of its own: `make test-ceph`."""
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +15,13 @@ from cubinet.testing.remotes import RemoteContract
 from ..servers.ceph import ceph
 from ..servers.process import Server
 
-if not os.environ.get("CUBINET_CEPH"):
-    pytest.skip("CUBINET_CEPH names no folder to unpack Ceph into", allow_module_level=True)
+pytestmark = pytest.mark.ceph
 
 
 @pytest.fixture(scope="module")
 def ceph_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with one bucket, `kernels`."""
-    with ceph(tmp_path_factory.mktemp("ceph"), Path(os.environ["CUBINET_CEPH"])) as server:
+    with ceph(tmp_path_factory.mktemp("ceph")) as server:
         server.make_bucket("kernels")
         yield server
 

@@ -87,6 +87,7 @@ class NvrtcCompiler:
         self.contents = workshop.contents
         self._memo = Memo(workshop, Facts)
         self._facts: tuple[float, tuple[str, ...], Facts] | None = None
+        self._none: tuple[str, list[list[int]], ToolchainNotFoundError] | None = None
 
     def steps(self) -> Sequence[Step]:
         """NVRTC is found by cuda-bindings: wheels first, then the system's libraries, then `CUDA_HOME`."""
@@ -102,7 +103,7 @@ class NvrtcCompiler:
 
     def refresh(self) -> None:
         """Look anew at the libraries at the next call."""
-        self._facts = None
+        self._facts = self._none = None
 
     def recorder(self) -> Recorder:
         """The recorder, built with any host compiler there is, or why it is not trusted."""
@@ -121,9 +122,23 @@ class NvrtcCompiler:
             deciding = (f"{name}={value}" for name, value in self._deciding())
             text = "\0".join((sys.executable, *_packages(path), *deciding))
             key = blake3(text.encode("utf-8", "surrogateescape")).hexdigest(16)
-            known = self._memo.get(f"nvrtc-{key}", self._learn)
+            known = self._found(key)
             self._facts = (now + self.workshop.settings.refresh, path, known)
         return self._facts[2]
+
+    def _found(self, key: str) -> Facts:
+        """The facts; that there is none is believed too while the folders where it would be have their stamps."""
+        if self._none is not None and self._none[:2] == (key, self._around()):
+            raise self._none[2].with_traceback(None)
+        try:
+            return self._memo.get(f"nvrtc-{key}", self._learn)
+        except ToolchainNotFoundError as exc:
+            self._none = (key, self._around(), exc)
+            raise
+
+    def _around(self) -> list[list[int]]:
+        folders = _watched(_search_path(), self.workshop.environ)
+        return stamps_of([os.stat(path) for path in folders if os.path.exists(path)])
 
     def _facts_or_pin(self) -> Facts:
         """The same; if there is no NVRTC, those of the pinned one, with which nothing can be compiled."""
