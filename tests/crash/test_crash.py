@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -166,4 +167,6 @@ def _leftover(bench: Bench, path: Path) -> bool:
     kind, *rest = path.relative_to(bench.folder).parts
     if kind in ("records", "blobs", "manifests", "failures", "memo"):
         return len(rest) != 2 or len(rest[1].removesuffix(".json")) != 64
-    return kind not in ("VERSION", "CACHEDIR.TAG", "bad", "locks")
+    if kind == "tmp" and f"-{os.getpid()}-" in rest[0]:  # the index, in a thread of this process
+        return False
+    return kind not in ("VERSION", "CACHEDIR.TAG", "bad", "locks") and not kind.startswith("index.")

@@ -291,7 +291,6 @@ def test_a_remote_in_trouble_costs_the_lease_and_not_the_build(tmp_path: Path) -
     store.close()
 
 
-@pytest.mark.xfail(reason="only a CompileError releases the lease in Store._compile", strict=True)
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 def test_a_compile_that_is_interrupted_lets_others_try(
     tmp_path: Path, remote: FileRemote, error: type[BaseException]

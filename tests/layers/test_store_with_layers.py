@@ -33,7 +33,8 @@ def there(tmp_path: Path) -> Bench:
 def test_a_host_finds_what_another_one_compiled(bench: Bench, there: Bench, remote: str) -> None:
     with there.store(layers=remote) as far:
         made = far.get_or_compile(there.variant())
-    assert far.stats() == {"compiled": 1, "miss.no build of this action": 1, "upload.file": 1}
+    counts = {name: count for name, count in far.stats().items() if not name.startswith("index.")}
+    assert counts == {"compiled": 1, "miss.no build of this action": 1, "upload.file": 1}
     store = bench.store(layers=remote)
     found = store.get_or_compile(bench.variant())
     assert facts(found) == (bench.expected(), Status.HIT, "file", "")

@@ -292,10 +292,11 @@ class Tree(RuleBasedStateMachine):
 
 def _result(store: Store, asked: Variant) -> tuple[str, bytes]:
     """How a lookup ended, and the bytes; all errors are alike."""
-    try:
-        found = store.get_or_compile(asked)
-    except CompileError:
-        return "error", b""
+    with store:
+        try:
+            found = store.get_or_compile(asked)
+        except CompileError:
+            return "error", b""
     return str(found.status), found.data
 
 

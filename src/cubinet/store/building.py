@@ -6,6 +6,7 @@ import datetime as dt
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cubinet import __version__
 from cubinet.errors import GateError
@@ -24,7 +25,7 @@ def record_of(
 
     `observed` is the byte form of `made.observations`.
     """
-    variant, kind = request.variant, made.kind or request.variant.kind
+    variant, kind, tools = request.variant, made.kind or request.variant.kind, request.toolchain
     contents = {kind: made.data, "source": variant.source_bytes(), "observations": observed}
     contents["request"] = encode_request(request)
     if made.log:
@@ -40,7 +41,7 @@ def record_of(
         target=variant.target,
         kind=kind,
         labels=variant.labels,
-        toolchain=request.toolchain,
+        toolchain=replace(tools, programs=tuple(sorted(tools.programs, key=lambda program: program.role))),
         parts=tuple(sorted(part_digests(parts))),
         blobs=tuple((role, BlobRef(digest, len(data))) for role, (digest, data) in sorted(named.items())),
         kernels=made.kernels,
