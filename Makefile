@@ -18,12 +18,12 @@ MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 CEPH   ?= .ceph
 
-.PHONY: help demo test test-real test-crash test-ceph lint types docs bench wheel clean
+.PHONY: help demo test test-real test-crash test-ceph test-long lint types docs bench wheel clean
 
 help:
 	@echo 'make demo        compile a kernel, then find it again'
 	@echo 'make test        run the tests'
-	@echo 'also: test-crash test-real test-ceph lint types docs bench wheel clean'
+	@echo 'also: test-crash test-real test-ceph test-long lint types docs bench wheel clean'
 	@echo 'options: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) ARGS="-k name"'
 
 $(BASE):
@@ -52,7 +52,7 @@ demo: $(VENV)/.run
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(VENV)/.run
-	@$(BIN)/python -m pytest -n $(JOBS) -m 'not real and not ceph' $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) -m 'not real and not ceph and not long' $(ARGS)
 
 test-crash: $(VENV)/.run
 	@$(BIN)/python -m pytest -n $(JOBS) -m crash $(ARGS)
@@ -60,6 +60,9 @@ test-crash: $(VENV)/.run
 # One at a time: a big kernel takes gigabytes and minutes.
 test-real: $(VENV)/.run
 	@$(BIN)/python -m pytest -m real --timeout 1800 $(ARGS)
+
+test-long: $(VENV)/.run
+	@$(BIN)/python -m pytest -n $(JOBS) -m long $(ARGS)
 
 # Debian's packages in a folder: no root. The servers then run in the tests' own folders.
 test-ceph: $(VENV)/.run

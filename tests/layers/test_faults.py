@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers.fixtures import bucket, place, proxy, s3_proxy, s3_server, shared_bucket
 from tests.servers.process import Server, free_ports
 from tests.servers.proxy import Proxy
 
@@ -37,8 +36,6 @@ from cubinet.store import Store
 from cubinet.testing.bench import Bench
 from cubinet.testing.faults import Fault, FaultyFs
 from cubinet.testing.remotes import in_child
-
-__all__ = ["bucket", "place", "proxy", "s3_proxy", "s3_server", "shared_bucket"]
 
 BUDGET, SLACK = 0.6, 5.0  # a busy machine is slow; without the budget these take from 10 s to minutes
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.servers.fixtures import place, s3_server, shared_bucket
 from tests.servers.process import Server
 
 from cubinet.protocols import Layer, Remote
@@ -14,8 +13,6 @@ from cubinet.remotes.obstore import ObstoreRemote
 from cubinet.remotes.s3 import S3Remote
 from cubinet.store.remote import RemoteLayer
 from cubinet.testing.contracts import LayerContract
-
-__all__ = ["place", "s3_server", "shared_bucket"]
 
 
 @pytest.fixture(scope="session")

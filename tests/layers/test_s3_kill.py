@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.servers.fixtures import place, s3_server, shared_bucket
 from tests.servers.process import Server
 
 from cubinet.config import Settings
@@ -22,8 +21,6 @@ from cubinet.testing.fake_compiler import FakeCompiler
 
 from .s3_children import expected, variant
 from .s3_children import place as folders
-
-__all__ = ["place", "s3_server", "shared_bucket"]
 
 pytestmark = pytest.mark.crash
 CHILDREN = str(Path(__file__).with_name("s3_children.py"))

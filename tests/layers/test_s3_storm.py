@@ -10,15 +10,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.servers.fixtures import place, proxy, s3_proxy, s3_server, shared_bucket
 from tests.servers.process import Server
 from tests.servers.proxy import Proxy
 
 from cubinet.remotes.s3 import S3Remote
 from cubinet.store.lease import take
 from cubinet.testing.samples import build
-
-__all__ = ["place", "proxy", "s3_proxy", "s3_server", "shared_bucket"]
 
 CHILDREN = str(Path(__file__).with_name("s3_children.py"))
 STRESS = bool(os.environ.get("STRESS"))

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers.fixtures import place, proxy, s3_proxy, s3_server, shared_bucket
 from tests.servers.process import Server
 from tests.servers.proxy import Proxy
 
@@ -28,8 +27,6 @@ from cubinet.config import Settings
 from cubinet.fingerprint import digest_of
 from cubinet.model import Status, Variant
 from cubinet.store import Store
-
-__all__ = ["place", "proxy", "s3_proxy", "s3_server", "shared_bucket"]
 
 CHILDREN = str(Path(__file__).with_name("s3_children.py"))
 ARCH = "sm_90a"

@@ -18,7 +18,7 @@ from cubinet.store.index.build import Sources, build
 
 from .browser import CHROMIUM, Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
 RECORDS = 100_000
 SERVE = """

@@ -312,7 +312,7 @@ while time.monotonic() < end:
 """
 
 
-@pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.long)])
 def test_a_copy_of_a_database_in_motion_is_one_of_its_moments(tmp_path: Path, seconds: float) -> None:
     live, copy = str(tmp_path / "live"), str(tmp_path / "copy")
     with contextlib.closing(sqlite3.connect(live, isolation_level=None)) as connection:
