@@ -75,7 +75,7 @@ def test_no_has_many_spellings(home: dict[str, str], text: str) -> None:
         ("REFRESH", "soon"),
         ("REFRESH", "-1"),
         ("REFRESH", "nan"),
-        ("TIMEOUT", "1h"),
+        ("TIMEOUT", "1y"),
         ("TRUST", "everybody"),
         ("RECORDER", "on"),
     ],

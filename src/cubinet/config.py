@@ -59,6 +59,21 @@ _NO_LIMIT = 1e6
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([dhms])")
+_TIME_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def _seconds(value: Any) -> float:
+    """Seconds in a number, or in `30d`, `12h`, `90m`, `45s`; -1 for anything else."""
+    found = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found:
+        return float(found[1]) * _TIME_UNITS[found[2]]
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return -1.0
+
+
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -83,10 +98,7 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         if value.lower() in _TRUE or value.lower() in _FALSE:
             return value.lower() in _TRUE
     elif setting.kind is float and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = -1.0
+        number = _seconds(value)
         if number >= 0:  # and not nan
             return number
     elif setting.kind is int:
@@ -99,7 +111,7 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         return value
     kind = {
         bool: "1 or 0",
-        float: "a number of seconds, 0 or more",
+        float: "a number of seconds, 0 or more, or as 30d, 12h, 90m",
         int: "a number of bytes, as 500M or 20G",
         str: "a text",
     }[setting.kind]

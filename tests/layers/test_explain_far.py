@@ -32,7 +32,8 @@ def told(bench: Bench, layers: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def test_each_layer_says_why_it_has_no_build(bench: Bench, there: Bench, remote: str) -> None:
-    layers = f"/nowhere?trust=open,{remote},file:///nowhere/else?trust=open&name=gone"
+    (bench.top / "image").mkdir()
+    layers = f"{bench.top}/image?trust=open,{remote},file:///nowhere/else?trust=open&name=gone"
     with there.store(layers=remote) as far:
         far.get_or_compile(there.variant())
     bench.header.write_text("other\n")
@@ -66,3 +67,12 @@ def test_a_checkup_tries_what_a_remote_can_do(tmp_path: Path) -> None:
     gone = examine(RemoteLayer(FileRemote(f"file://{tmp_path}/none")))
     assert (gone.answers, "no such folder" in gone.problem) == (False, True)
     assert examine(SharedLayer(str(tmp_path))).writable is None
+
+
+def test_a_folder_that_is_not_mounted_is_no_empty_one(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = bench.store(layers=f"{tmp_path}/none?trust=open")
+    assert store.get_or_compile(bench.variant()).data == bench.expected()
+    assert "no such folder; make or mount it" in caplog.text
+    assert "no such folder" in examine(SharedLayer(f"{tmp_path}/none")).problem

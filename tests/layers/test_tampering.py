@@ -74,8 +74,7 @@ class Yard:
             (self.top / "revoked").write_text(revoked + "\n")
             (self.top / "revoked").chmod(0o644)
             more["revoked"] = str(self.top / "revoked")
-        layers = self.layers.replace("?", "?budget=20&", 1)  # none of this is about time
-        more = {"layers": layers, "drain": 20.0, "trusted_keys": str(self.top / "trusted"), **more}
+        more = {"layers": self.layers, "drain": 20.0, "trusted_keys": str(self.top / "trusted"), **more}
         return bench, bench.store(sign_key=str(self.top / f"{key}.key") if key else "", **more)
 
     # what is there, past all layers

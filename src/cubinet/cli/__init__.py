@@ -37,8 +37,8 @@ COMMANDS = {
     "report": "cubinet.cli.report:report",
     "serve": "cubinet.cli.serve:serve_pages",
     "show": "cubinet.cli.browse:show",
-    "toolchain": "cubinet.cli.toolchain:toolchain",
     "stats": "cubinet.cli.query:stats",
+    "toolchain": "cubinet.cli.toolchain:toolchain",
     "top": "cubinet.cli.query:top",
     "verify": "cubinet.cli.check:verify",
 }

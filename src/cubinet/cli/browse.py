@@ -106,7 +106,7 @@ def show(fingerprint: str, what: str | None, as_json: bool) -> int:  # noqa: FBT
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def inspect_file(file: str, as_json: bool) -> int:  # noqa: FBT001
-    """Say what is in a cubin, PTX file or fatbin."""
+    """Say what is in a cubin, PTX file, fatbin or Ascend object."""
     from cubinet.objects import inspect
 
     try:

@@ -149,6 +149,22 @@ def _examine_layers(settings: Settings, report: dict[str, Any], problems: list[s
         report["layers"].append(asdict(found))
         if found.problem:
             problems.append(found.problem)
+    unsure = [spec.url for spec in settings.far if spec.trust in ("", "signed")]
+    if unsure:
+        _examine_keys(settings, unsure[0], problems)
+
+
+def _examine_keys(settings: Settings, place: str, problems: list[str]) -> None:
+    """A layer that asks for signatures is of no use without keys to check them with."""
+    from cubinet.store.keys import ed25519, key_file, load_keyring
+
+    path = key_file("trusted-keys", os.environ, settings.trusted_keys)
+    try:
+        if not load_keyring(path):
+            problems.append(f"{place} asks for signatures, and no key is trusted: cubinet key trust, or say trust=open")
+        ed25519()
+    except CubinetError as exc:
+        problems.append(str(exc))
 
 
 def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str]) -> None:
@@ -161,7 +177,11 @@ def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str])
             {"rule": rule, "found": found, "chosen": False}
             for rule, _, found in (step.partition(": ") for step in exc.steps)
         ]
-        problems.append(str(exc))
+        pin = _pinned(store)
+        if pin:
+            report["compiler"]["steps"].append({"rule": "CUBINET_TOOLCHAIN", "found": pin, "chosen": True})
+        else:
+            problems.append(str(exc))
         return
     tools = facts.toolchain()
     report["compiler"]["nvcc"] = {
@@ -186,6 +206,15 @@ def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str])
     report["recorder"] = {"trusted": not recorder.distrust, "why": recorder.distrust or None}
 
 
+def _pinned(store: Store) -> str:
+    """The toolchain of another machine that this one finds builds of; an empty text if there is none."""
+    from cubinet.compilers._pin import find_pin
+    from cubinet.registry import Workshop
+
+    pin = find_pin(Workshop(store.settings, os.environ, None), "nvcc")
+    return f"nvcc {pin.version}, which is not here: builds are found, none is compiled" if pin else ""
+
+
 def _examine_nvrtc(store: Store) -> dict[str, Any]:
     """What is known of NVRTC; that it is missing is no problem, since nvcc does the main job."""
     try:
@@ -206,7 +235,8 @@ def _print(report: dict[str, Any]) -> None:
     for layer in report["layers"]:
         facts = {"answers": layer["answers"], "writable": layer["writable"], "exclusive": layer["exclusive"]}
         told = ", ".join(f"{name} {word[value]}" for name, value in facts.items() if value is not None)
-        click.echo(f"layer     {layer['layer']}: {layer['place']}: {told}; a read {layer['milliseconds']} ms")
+        took = "" if layer["milliseconds"] is None else f"; a read {layer['milliseconds']} ms"
+        click.echo(f"layer     {layer['layer']}: {layer['place']}: {told}{took}")
     for step in report["compiler"]["steps"]:
         click.echo(f"{'->' if step['chosen'] else '  '}        {step['rule']}: {step['found']}")
     nvcc = report["compiler"]["nvcc"]

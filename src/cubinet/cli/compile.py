@@ -39,7 +39,9 @@ def _asking(command: F) -> F:
             click.option(
                 "--entry", "entries", multiple=True, metavar="NAME", help="A kernel it must have; repeatable."
             ),
-            click.option("--compiler", default="nvcc", show_default=True, help="The compiler adapter: nvcc or nvrtc."),
+            click.option(
+                "--compiler", default="nvcc", show_default=True, help="The compiler adapter: nvcc, nvrtc, bisheng."
+            ),
             click.option("--hook", default="", metavar="LABEL:FILE.py", help="Post-hook under an include folder."),
             click.option("--family", default="", help="A label for queries; never part of the key."),
             click.option("--name", default="", help="A label for queries. Default: the file's name."),

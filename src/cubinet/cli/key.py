@@ -39,7 +39,10 @@ def key() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def new(name: str, file: str | None, as_json: bool) -> int:  # noqa: FBT001
-    """Make a private key and print its public line."""
+    """Make a private key and print its public line.
+
+    Nothing is signed until CUBINET_SIGN_KEY names the file.
+    """
     path = _place("private-key", file)
     made = new_private(name)
     fs = Fs()
@@ -52,7 +55,7 @@ def new(name: str, file: str | None, as_json: bool) -> int:  # noqa: FBT001
     except OSError as exc:
         raise ConfigError("make private key", path, exc.strerror or str(exc)) from exc
     _print(made.public, path, as_json)
-    click.echo(f"private key in {path}", err=True)
+    click.echo(f"private key in {path}; it signs what is compiled with CUBINET_SIGN_KEY={path}", err=True)
     return 0
 
 

@@ -49,7 +49,7 @@ def split(address: str, url: str) -> tuple[str, str]:
 
 _CREDENTIALS = "check the key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile"
 _DENIED = {
-    "AccessDenied": ("it refuses these credentials this", "check that they may s3:GetObject and s3:PutObject there"),
+    "AccessDenied": ("it refuses this to these credentials", "check that they may s3:GetObject and s3:PutObject there"),
     "AllAccessDisabled": ("the bucket is disabled", "ask its owner"),
     "AccountProblem": ("there is a problem with the account", "ask its owner"),
     "SignatureDoesNotMatch": ("the secret does not belong to the key", _CREDENTIALS),

@@ -200,7 +200,7 @@ class HttpRemote(BaseRemote):
         raise ReadOnlyError("delete", "objects", f"{self.url} is only read", "delete where it mirrors from")
 
     def _pages(self, prefix: str, timeout: float) -> Iterator[list[Entry]]:  # noqa: ARG002
-        raise RemoteMisconfiguredError("list", self.url, "web servers have no listing")
+        raise RemoteMisconfiguredError("list", self.url, "web servers have no listing", "name whole fingerprints")
 
     def _scan(self, prefix: str, timeout: float) -> Iterator[Entry]:
         return iter(self._run("list", self._pages, prefix, timeout, timeout=timeout))

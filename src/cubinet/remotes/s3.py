@@ -339,7 +339,7 @@ class S3Remote(BaseRemote):
             if isinstance(seen, exceptions.SSLError):
                 return RemoteMisconfiguredError(action, self.url, shorten(seen), "check the certificate")
             seen = seen.__cause__
-        return RemoteUnavailableError(action, self.url, shorten(exc))
+        return RemoteUnavailableError(action, self.url, shorten(exc), "check endpoint_url and the network")
 
 
 def _stay(params: dict[str, Any], **_: object) -> None:

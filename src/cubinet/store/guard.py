@@ -12,7 +12,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from cubinet.errors import ConfigError, CubinetError, RemoteError, RemoteUnavailableError, StoreError, TrustError
+from cubinet.errors import (
+    ConfigError,
+    CubinetError,
+    FormatError,
+    RemoteError,
+    RemoteUnavailableError,
+    StoreError,
+    TrustError,
+)
 from cubinet.events import Counters
 
 __all__ = ["Guard"]
@@ -123,7 +131,9 @@ class Guard:
             return self._refused(exc, otherwise)
         except (ConfigError, RemoteError, StoreError) as exc:
             took = self.clock() - start
-            self._failed(what, exc, slow=took > 0.9 * seconds or (not limit and took > _SLOW))
+            slow = took > 0.9 * seconds or (not limit and took > _SLOW)
+            # what is damaged was not slow to come by: it is to be replaced, not to be left alone
+            self._failed(what, exc, slow=slow and not isinstance(exc, FormatError))
             if self.strict:
                 raise
             return otherwise, str(exc)

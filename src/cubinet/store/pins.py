@@ -48,7 +48,7 @@ class Pins:
         """Let go of these builds, or of the whole tag; how many were there. Raises `ConfigError`, `StoreError`."""
         gone = None if fingerprints is None else frozenset(fingerprints)
         if tag not in self.tags():
-            raise ConfigError("unpin", tag, "there is no such tag", "see cubinet pin --list")
+            raise ConfigError("unpin", tag, "there is no such tag", "see cubinet pin")
         return -self._change(tag, lambda have: frozenset() if gone is None else have - gone)
 
     def _change(self, tag: str, change: Change) -> int:

@@ -6,6 +6,7 @@ trouble with this layer, and an answer that does not come in time is trouble too
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -95,7 +96,9 @@ class SharedLayer:
         self._deadline = Deadline()
 
     def prepare(self) -> None:
-        """Nothing to do."""
+        """Look whether there is such a folder: one that is not mounted looks like one in which nothing was built."""
+        if not self.writable and not self._in_time(lambda: os.path.isdir(self.place), _SECONDS):
+            raise StoreError("use layer", self.place, "no such folder", "make or mount it")
 
     def _trusted(self) -> None:
         if self.owner_only:

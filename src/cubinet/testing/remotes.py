@@ -348,7 +348,7 @@ FAULTS: Mapping[str, Callable[[str, str], RemoteError]] = {
     "timeout": _raise(RemoteUnavailableError, "no answer within 1 s"),
     "503": _raise(RemoteUnavailableError, "it answered status 503"),
     "reset": _raise(RemoteUnavailableError, "connection reset by peer"),
-    "denied": _raise(RemoteDeniedError, "it refuses these credentials this (AccessDenied)"),
+    "denied": _raise(RemoteDeniedError, "it refuses this to these credentials (AccessDenied)"),
     "misconfigured": _raise(RemoteMisconfiguredError, "no such bucket (NoSuchBucket)"),
 }
 """Faults that raise. Two more change what is read: `truncated` and `wrong`; `lost` writes and then fails."""
