@@ -144,7 +144,9 @@ class Settings:
     arch: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layers", layer_specs(self.layers))
+        for setting in SETTINGS:
+            name = setting.name.lower()
+            object.__setattr__(self, name, _convert(setting, getattr(self, name), name))
         if "\0" in self.dir:
             raise ConfigError("use setting", "dir", "it holds a NUL character")
         for name, allowed in (("trust", ("owner", "open")), ("recorder", ("auto", "off"))):

@@ -59,10 +59,10 @@ class Counters:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._said: set[str] = set()
+        self._pid = os.getpid()  # last: another thread of a child must not believe the old ones
 
     def _mine(self) -> threading.Lock:
         if os.getpid() != self._pid:  # the lock may have been held by a thread that is not here

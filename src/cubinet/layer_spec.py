@@ -20,6 +20,7 @@ TRUST_KINDS = ("owner", "signed", "open")
 MODES = ("ro", "rw")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=://)")
+_LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _OWN = ("mode", "name", "trust", "budget", "client")
 
 
@@ -65,7 +66,13 @@ class LayerSpec:
             )
         if self.client and self.scheme != "s3":
             raise ConfigError("use layer", self.url, f"client {self.client} is for s3:// alone")
+        if self.scheme and self.trust == "owner":
+            raise ConfigError(
+                "use layer", self.url, "trust=owner is for folders: a remote does not say who wrote", "signed or open"
+            )
         if not self.scheme:
+            if _LIKE_URL.match(self.url):
+                raise ConfigError("use layer", self.url, "neither a URL nor a folder", "as in s3://bucket, or ./folder")
             if self.options:
                 unknown = ", ".join(name for name, _ in self.options)
                 raise ConfigError(

@@ -5,6 +5,7 @@ Libraries are imported by who asks for them: `prometheus-client` and `openteleme
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ __all__ = ["Tally", "observe", "write_prometheus"]
 
 
 class Tally:
-    """Adds up a store's events: give it to `Store.listen`. Safe in threads.
+    """Adds up a store's events: give it to `Store.listen`. Safe in threads; a forked child starts from zero.
 
     Attributes:
         counts: (what, detail) → how often.
@@ -29,11 +30,20 @@ class Tally:
     """
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self.counts: Counter[tuple[str, str]] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
         self.sizes: dict[str, int] = defaultdict(int)
         self.saved = 0.0
+        self._pid = os.getpid()
+
+    def _mine(self) -> threading.Lock:
+        if os.getpid() != self._pid:  # the lock may have been held by a thread that is not here
+            self._reset()
+        return self._lock
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -43,7 +53,7 @@ class Tally:
                 saved = event.artifact.record.seconds
             except StoreError:  # a whole record with fields missing: the artifact's owner will see
                 saved = 0.0
-        with self._lock:
+        with self._mine():
             self.counts[event.what, event.detail] += 1
             self.seconds[event.what] += event.seconds
             self.sizes[event.what] += event.size
@@ -51,7 +61,7 @@ class Tally:
 
     def line(self) -> str:
         """All of it in one line, as `CUBINET_STATS=1` prints it at exit."""
-        with self._lock:
+        with self._mine():
             counts, compiled, saved = dict(self.counts), self.seconds["compiled"], self.saved
         parts = [_part(counts, "hit", "hits"), _part(counts, "miss", "misses")]
         made = sum(count for (what, _), count in counts.items() if what == "compiled")

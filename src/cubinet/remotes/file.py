@@ -112,6 +112,7 @@ class FileRemote(BaseRemote):
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
         finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has the descriptor too
             os.close(fd)
 
     def _stat(self, name: str, timeout: float) -> Entry | None:  # noqa: ARG002

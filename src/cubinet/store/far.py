@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -83,17 +84,23 @@ class FarLayer(Protocol):
 
 
 class Recent(Generic[K, V]):
-    """The last few thousand things that were seen. Safe in threads; no lock is held over a fork for long."""
+    """The last few thousand things that were seen. Safe in threads, survives `fork`."""
 
     LIMIT = 4096
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._items: OrderedDict[K, V] = OrderedDict()
+        self._pid = os.getpid()
+
+    def _mine(self) -> threading.Lock:
+        if os.getpid() != self._pid:  # the lock may have been held by a thread that is not here
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        return self._lock
 
     def put(self, key: K, value: V) -> None:
         """Remember; the oldest goes."""
-        with self._lock:
+        with self._mine():
             self._items[key] = value
             self._items.move_to_end(key)
             if len(self._items) > self.LIMIT:
@@ -105,10 +112,10 @@ class Recent(Generic[K, V]):
 
     def pop(self, key: K, otherwise: V) -> V:
         """What was seen, which is then forgotten."""
-        with self._lock:
+        with self._mine():
             return self._items.pop(key, otherwise)
 
     def clear(self) -> None:
         """Forget."""
-        with self._lock:
+        with self._mine():
             self._items.clear()

@@ -62,11 +62,11 @@ class Guard:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._failures, self._pause, self._until = 0, _FIRST_PAUSE, 0.0
         self._trying = self._prepared = False
         self._lookup = threading.local()
+        self._pid = os.getpid()  # last: another thread of a child must not believe the old ones
 
     # --- the budget of a lookup
 

@@ -38,11 +38,18 @@ class Keeper:
         settings: with `size`, `age` and `free`.
         later: takes the work.
         retention: makes what does it.
+        warn: called with a sentence.
     """
 
     def __init__(
-        self, local: LocalLayer, settings: Settings, later: Uploads, retention: Callable[[], Retention]
+        self,
+        local: LocalLayer,
+        settings: Settings,
+        later: Uploads,
+        retention: Callable[[], Retention],
+        warn: Callable[[str], None],
     ) -> None:
+        self.warn = warn
         self.local, self.settings, self.later, self.retention = local, settings, later, retention
         self._pid, self._bytes, self._next = os.getpid(), 0, 0.0
 
@@ -69,7 +76,8 @@ class Keeper:
     def _due(self) -> bool:
         for name in (STAMP, "VERSION"):  # a store that was never collected is as old as it is
             try:
-                return self.local.fs.stat(f"{self.local.folder}/{name}").st_mtime < self.local.now() - _SECONDS
+                ago = self.local.now() - self.local.fs.stat(f"{self.local.folder}/{name}").st_mtime
+                return not 0 <= ago < _SECONDS  # a stamp from the future tells nothing
             except OSError:
                 continue
         return False
@@ -81,9 +89,9 @@ class Keeper:
         try:
             done = self.retention().collect(Limits(settings.size, settings.age, settings.free), thorough=False)
         except StoreError as exc:
-            self.local.warn(f"the store cannot be kept within its limits: {exc}")
+            self.warn(f"the store cannot be kept within its limits: {exc}")
             return
         if done.over:
-            self.local.warn(
+            self.warn(
                 f"the store is {done.over} bytes over its limits, and the rest of it is pinned or was used within a day"
             )

@@ -417,10 +417,14 @@ class LocalLayer:
         except ValueError:
             there = b""
         if there == data:
-            with contextlib.suppress(OSError):  # so that no collector takes it for one that nobody needs any more
+            try:  # so that no collector takes it for one that nobody needs any more
                 if self.fs.stat(self.path("blobs", digest.hex)).st_mtime < self.now() - _FRESH_SECONDS:
                     self.fs.touch(self.path("blobs", digest.hex))
-            return
+                return
+            except FileNotFoundError:  # one was quicker
+                there = None
+            except OSError:
+                return
         if there is not None:
             self._move_away("blobs", digest.hex, "", "it was damaged when the same blob was published again")
         self._publish_file("blobs", digest.hex, "", data)

@@ -93,6 +93,7 @@ class FileLock:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             self.fs.discard(self.path)
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has the descriptor too
             os.close(fd)
 
     def __enter__(self) -> Self:

@@ -95,8 +95,9 @@ class Lookup:
         self._held: dict[Variant, tuple[object, Artifact]] = {}
         self._index: Index | None = None
         self._notes: IndexWriter | None = None
+        self._made: dict[str, IndexWriter] = {}
         self.counters.listen(self._told)
-        self._keeper = Keeper(self._local, settings, self._layers.uploads, self._retention)
+        self._keeper = Keeper(self._local, settings, self._layers.uploads, self._retention, self._warn)
 
     def find(self, what: Variant | Fingerprint) -> Artifact | None:
         """The build of a variant, or with a fingerprint; `None` if no layer has it. Never compiles.
@@ -201,7 +202,12 @@ class Lookup:
             lease, found = self._layers.lease(request, action, self.settings.limit) if self.settings.leases else _ALONE
             if found is not None:
                 return self._hit(request.variant, found, start), True
-            return self._compile(request, action, parts, lease)
+            try:
+                return self._compile(request, action, parts, lease)
+            except BaseException:
+                if lease is not None:
+                    lease.release()
+                raise
 
     def _compile(
         self, request: Request, action: Action, parts: list[tuple[str, bytes]], lease: Lease | None = None
@@ -224,7 +230,11 @@ class Lookup:
             release()
             self.counters.add(f"uncacheable.{reason}")
         else:
-            reason = self._layers.publish(record, blobs, release)
+            try:
+                reason = self._layers.publish(record, blobs, release)
+            except BaseException:  # strict, or interrupted
+                release()
+                raise
         seconds = time.perf_counter() - start
         more = {role: blobs[ref.digest] for role, ref in record.blobs if role != record.kind}
         layer = "" if reason else self._local.name
@@ -329,7 +339,8 @@ class Lookup:
         if self._notes is None:
             from cubinet.store.index import IndexWriter
 
-            self._notes = IndexWriter(self.folder, self._observations, fs=self._fs, count=self.counters.add)
+            made = IndexWriter(self.folder, self._observations, fs=self._fs, count=self.counters.add)
+            self._notes = self._made.setdefault("notes", made)  # another thread may have been quicker
         return self._notes
 
     def _told(self, event: Event) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cubinet._fs import Fs
 from cubinet.config import Settings, config_path
-from cubinet.errors import ConfigError
 from cubinet.events import Counters
 from cubinet.layer_spec import LayerSpec
 from cubinet.model import Record
@@ -69,10 +68,6 @@ class Opener:
                 writable=spec.writable,
                 fs=self.fs,
                 durable=self.settings.durable,
-            )
-        if kind == "owner":
-            raise ConfigError(
-                "use layer", spec.url, "trust=owner is for folders: a remote does not say who wrote", "signed or open"
             )
         scheme = f"{spec.scheme}-{spec.client}" if spec.client else spec.scheme
         from cubinet.store.remote import RemoteLayer

@@ -152,7 +152,7 @@ class Retention:
         for fingerprint, last in self._victims(limits, wanted):
             if done.freed >= wanted and not (limits.age and last < self.now() - limits.age):
                 break
-            if last >= border:
+            if last >= border or self._stored(fingerprint) >= border:
                 done.recent += 1
             elif fingerprint in pinned:
                 done.pinned += 1
@@ -211,8 +211,11 @@ class Retention:
         if not done.dry_run:
             self.local.remove(record)
             self.writer.note_gone(fingerprint)
-            for ref in free:
-                self.local.remove_blob(ref.digest)
+            for ref in list(free):
+                if self._rested(ref.digest):  # still: nobody has published it again meanwhile
+                    self.local.remove_blob(ref.digest)
+                else:
+                    free.remove(ref)
         done.records += 1
         done.blobs += len(free)
         done.freed += _RECORD_BYTES + sum(ref.size for ref in free)
@@ -226,6 +229,13 @@ class Retention:
             self._names[name] = row["names"]
         self._names[name] -= 1
         return self._names[name] == 0
+
+    def _stored(self, fingerprint: str) -> float:
+        """When the record came here: it may have been built elsewhere, long before."""
+        try:
+            return self.local.fs.stat(self.local.path("records", fingerprint, ".json")).st_mtime
+        except OSError:
+            return 0.0
 
     def _rested(self, digest: Digest) -> bool:
         """Whether nobody published the blob again lately: such a record may not be in the index yet."""

@@ -17,7 +17,7 @@ class _Call(Generic[V]):
     """One computation under way. Not a `Future`: that module loads `logging`, and every hit would wait for it."""
 
     def __init__(self) -> None:
-        self.done = threading.Event()
+        self.done, self.thread = threading.Event(), threading.get_ident()
         self.value: list[V] = []
         self.error: Exception | None = None
 
@@ -29,9 +29,9 @@ class SingleFlight(Generic[K, V]):
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._running: dict[K, _Call[V]] = {}
+        self._pid = os.getpid()  # last: another thread of a child must not believe the old ones
 
     def run(self, key: K, compute: Callable[[], V]) -> tuple[V, bool]:
         """The result, and whether this very call computed it."""
@@ -43,6 +43,8 @@ class SingleFlight(Generic[K, V]):
                 if call is None:
                     call = self._running[key] = _Call()
                     break
+            if call.thread == threading.get_ident():
+                raise RuntimeError("this thread asks for what it is about to make: a listener must not")
             call.done.wait()
             if call.error is not None:
                 raise call.error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,13 +45,13 @@ class Uploads:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._bytes = 0
         self._running: list[Job] = []
         self._thread: threading.Thread | None = None
         self._registered = False
+        self._pid = os.getpid()  # last: another thread of a child must not believe the old ones
 
     def at_end(self, call: Callable[[], object]) -> None:
         """Do this before each drain, too: what is only known at the end."""
@@ -121,7 +122,7 @@ class Uploads:
                 left = until - time.monotonic()
                 if left <= 0:
                     break
-                self._changed.wait(left)
+                self._changed.wait(min(left, 3600.0))  # nobody can wait for ever
             dropped, self._jobs, self._bytes = list(self._jobs), deque(), 0
             stuck = sum(job.build for job in self._running)
         return self._drop(dropped, "the time to upload them is over", stuck)
@@ -138,14 +139,29 @@ class Uploads:
         return lost
 
 
+_all: weakref.WeakSet[Uploads] = weakref.WeakSet()
+_registered: list[bool] = []
+
+
+def _drain_all() -> None:
+    """All queues of the process side by side: many stores take no longer than one."""
+    begun = time.monotonic()
+    for uploads in list(_all):
+        uploads.drain(max(0.0, begun + uploads.seconds - time.monotonic()))
+
+
 def _at_exit(uploads: Uploads) -> None:
     """Drain before the interpreter stops its thread pools, which clients of object stores need to find a host."""
+    _all.add(uploads)  # and keep no store that nobody else has
+    if _registered:
+        return
+    _registered.append(True)
     register = getattr(threading, "_register_atexit", None)
     if register is None:
         import atexit
 
         register = atexit.register
     try:
-        register(uploads.drain)
+        register(_drain_all)
     except RuntimeError:  # the end has begun already
         return

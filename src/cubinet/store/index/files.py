@@ -128,6 +128,7 @@ class Place:
                     time.sleep(_POLL_SECONDS)
             yield
         finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has the descriptor too
             os.close(fd)
 
     def _open_gate(self) -> int:

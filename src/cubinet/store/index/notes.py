@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator
 
 import msgspec
 
@@ -16,18 +18,21 @@ from cubinet.store.index.values import count, text
 __all__ = ["Notes", "leave", "take"]
 
 _LARGEST_FILE = 1 << 20
+_LOCK_SECONDS = 0.2
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(slots=True)
 class Notes:
     """Changes of records (`None`: it is gone), uses (last, count), events (count, microseconds, bytes), and more."""
 
-    changes: dict[str, Record | None] = field(default_factory=dict)
-    uses: dict[str, tuple[int, int]] = field(default_factory=dict)
-    events: dict[tuple[str, str, str], tuple[int, int, int]] = field(default_factory=dict)
-    compiles: list[tuple[object, ...]] = field(default_factory=list)
-    others: list[tuple[str, str, int, int]] = field(default_factory=list)
+    __slots__ = ("changes", "compiles", "events", "others", "uses")  # a dataclass would take a hit longer than all else
+
+    def __init__(self) -> None:
+        self.changes: dict[str, Record | None] = {}
+        self.uses: dict[str, tuple[int, int]] = {}
+        self.events: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+        self.compiles: list[tuple[object, ...]] = []
+        self.others: list[tuple[str, str, int, int]] = []
 
     def __len__(self) -> int:
         return len(self.changes) + len(self.uses) + len(self.events) + len(self.compiles) + len(self.others)
@@ -53,6 +58,30 @@ class Notes:
         self.others += later.others
 
 
+@contextlib.contextmanager
+def _locked(fs: Fs, path: str) -> Iterator[int]:
+    """The file, which nobody else adds to or empties meanwhile. Raises `OSError`, also if somebody keeps it for long:
+    whoever may read a file can lock it, and a process at its end must not wait for that.
+    """
+    fd = fs.open_lock(path)
+    try:
+        end = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+        try:
+            yield fd
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has the descriptor too
+    finally:
+        os.close(fd)
+
+
 def leave(fs: Fs, path: str, notes: Notes) -> bool:
     """Append uses and events to a file for a later process; `False` if there is more to write, or no room.
 
@@ -66,13 +95,9 @@ def leave(fs: Fs, path: str, notes: Notes) -> bool:
     }
     line = msgspec.json.encode(fields) + b"\n"
     try:
-        fd = fs.open_lock(path)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        with _locked(fs, path) as fd:
             end = os.lseek(fd, 0, os.SEEK_END)
             return end + len(line) <= _LARGEST_FILE and os.write(fd, line) == len(line)
-        finally:
-            os.close(fd)
     except OSError:
         return False
 
@@ -83,13 +108,9 @@ def take(fs: Fs, path: str) -> Notes:
     try:
         if not fs.stat(path).st_size:
             return found
-        fd = fs.open_lock(path)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        with _locked(fs, path) as fd:
             data = os.read(fd, _LARGEST_FILE)
             os.ftruncate(fd, 0)
-        finally:
-            os.close(fd)
     except OSError:
         return found
     for line in data.splitlines():

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import weakref
+from _thread import start_new_thread
 from collections.abc import Callable
 
 from cubinet._fs import Fs
@@ -65,7 +66,7 @@ class IndexWriter:
         self._lock, self._flushing = threading.Lock(), threading.RLock()
         self._batch = Notes()
         self._wake, self._closed = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._begun = False
         self._paused = 0.0
 
     # --- notes
@@ -158,12 +159,10 @@ class IndexWriter:
             return False
         if not self._wake.is_set():
             self._wake.set()
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(
-                    target=_run, args=(weakref.ref(self),), name="cubinet-index", daemon=True
-                )
+            if not self._begun and not self._closed.is_set():
+                self._begun = True
                 with contextlib.suppress(RuntimeError):  # no more threads: `flush` and the exit write
-                    self._thread.start()
+                    start_new_thread(_run, (weakref.ref(self),))  # `Thread.start` waits for it, a hit should not
                 _at_end_of_worker()
         return True
 
@@ -181,7 +180,8 @@ class IndexWriter:
             from cubinet.store.index.flushing import flush  # here, since it imports sqlite3
 
             try:
-                outcome, again = flush(self, notes)
+                with _inside:
+                    outcome, again = flush(self, notes)
             except Exception:  # noqa: BLE001 - the index must not harm a lookup, whatever is wrong with it
                 outcome, again = "error", None
             if not outcome:
@@ -208,13 +208,17 @@ class IndexWriter:
 
     def _may_write(self) -> bool:
         """Without a store there is nothing to index: a lookup must not make one."""
-        if time.monotonic() < self._paused or not os.path.isdir(self.folder):
+        if _state["barred"] or time.monotonic() < self._paused or not os.path.isdir(self.folder):
             return False
         if self._network is None:
             self._network = network_mount(self.folder)
             if self._network:
                 self.count("index.network")
         return not self._network
+
+    def __del__(self) -> None:
+        self._closed.set()  # the thread ends now, not after its time
+        self._wake.set()
 
     def close(self) -> None:
         """Write what was noted and stop the thread; what only counts may be left for a later process to write."""
@@ -239,13 +243,12 @@ def _run(reference: weakref.ref[IndexWriter]) -> None:
         del writer
         if not wake.wait(30.0):
             continue
-        closed.wait(interval)
+        if closed.wait(interval):  # `close` writes, or there is nobody left
+            return
         writer = reference()
         if writer is None:
             return
         writer.flush()
-        if closed.is_set():
-            return
         del writer
 
 
@@ -268,10 +271,28 @@ def _at_end_of_worker() -> None:
 _registered: dict[str, int] = {}
 
 
+_inside = threading.RLock()
+_state = {"held": False, "barred": False}
+_FORK_SECONDS = 1.0
+"""That a fork waits for a write. SQLite has locks of its own: a child forked inside it could never use it."""
+
+
+def _before_fork() -> None:
+    _state["held"] = _inside.acquire(timeout=_FORK_SECONDS)
+
+
+def _in_parent() -> None:
+    if _state["held"]:
+        _inside.release()
+
+
 def _in_child() -> None:
+    global _inside  # noqa: PLW0603
+    _state["barred"] = _state["barred"] or not _state["held"]
+    _inside = threading.RLock()
     for writer in list(_writers):
         writer._reset()  # noqa: SLF001 - its locks may have been held, its notes are the parent's to write
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

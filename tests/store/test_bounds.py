@@ -156,7 +156,12 @@ def test_settings_in_python_are_checked_too(given: dict[str, object]) -> None:
 def test_an_endless_drain_waits_for_its_jobs(bench: Bench) -> None:
     store = bench.store(drain=math.inf)
     done: list[int] = []
-    store._layers.uploads.add(Job(lambda: (time.sleep(0.2), done.append(1)), 0))
+
+    def work() -> None:
+        time.sleep(0.2)
+        done.append(1)
+
+    store._layers.uploads.add(Job(work, 0))
     assert store.flush() == 0
     assert done == [1]
 
@@ -175,3 +180,26 @@ def test_a_queue_that_nobody_has_any_more_is_not_kept() -> None:
     del uploads
     gc.collect()
     assert reference() is None
+
+
+def test_a_child_forked_while_the_index_is_written_can_write_it_too(filled: Bench) -> None:
+    store = filled.store()
+    artifact = store.find(filled.variant())
+    assert artifact is not None
+    over = threading.Event()
+
+    def note() -> None:
+        store.notes.note_use(artifact.fingerprint)
+        store.notes.flush()
+
+    def busy() -> None:
+        while not over.is_set():
+            note()
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    try:
+        assert all(_in_child(note) for _ in range(15))
+    finally:
+        over.set()
+        thread.join()
