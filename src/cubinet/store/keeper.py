@@ -76,10 +76,10 @@ class Keeper:
     def _due(self) -> bool:
         for name in (STAMP, "VERSION"):  # a store that was never collected is as old as it is
             try:
-                ago = self.local.now() - self.local.fs.stat(f"{self.local.folder}/{name}").st_mtime
-                return not 0 <= ago < _SECONDS  # a stamp from the future tells nothing
+                stamp = self.local.fs.stat(f"{self.local.folder}/{name}").st_mtime
             except OSError:
                 continue
+            return not 0 <= self.local.now() - stamp < _SECONDS  # one from the future tells nothing
         return False
 
     def _collect(self) -> None:

@@ -417,17 +417,21 @@ class LocalLayer:
         except ValueError:
             there = b""
         if there == data:
-            try:  # so that no collector takes it for one that nobody needs any more
-                if self.fs.stat(self.path("blobs", digest.hex)).st_mtime < self.now() - _FRESH_SECONDS:
-                    self.fs.touch(self.path("blobs", digest.hex))
+            if self._freshened(digest):
                 return
-            except FileNotFoundError:  # one was quicker
-                there = None
-            except OSError:
-                return
-        if there is not None:
+        elif there is not None:
             self._move_away("blobs", digest.hex, "", "it was damaged when the same blob was published again")
         self._publish_file("blobs", digest.hex, "", data)
+
+    def _freshened(self, digest: Digest) -> bool:
+        """Keep a collector from taking a blob for one that nobody needs any more; `False` if one was quicker."""
+        path = self.path("blobs", digest.hex)
+        try:
+            if self.fs.stat(path).st_mtime < self.now() - _FRESH_SECONDS:
+                self.fs.touch(path)
+        except OSError as exc:
+            return not isinstance(exc, FileNotFoundError)
+        return True
 
     def _publish_file(self, kind: str, name: str, suffix: str, data: bytes) -> bool:
         path = self.path(kind, name, suffix)

@@ -60,8 +60,10 @@ class Notes:
 
 @contextlib.contextmanager
 def _locked(fs: Fs, path: str) -> Iterator[int]:
-    """The file, which nobody else adds to or empties meanwhile. Raises `OSError`, also if somebody keeps it for long:
-    whoever may read a file can lock it, and a process at its end must not wait for that.
+    """The file, which nobody else adds to or empties meanwhile.
+
+    Raises `OSError`, also if somebody keeps it for long: whoever may read a file can lock it, and a process at its end
+    must not wait for that.
     """
     fd = fs.open_lock(path)
     try:
