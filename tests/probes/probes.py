@@ -37,7 +37,6 @@ from .changes import (
     kit,
     link,
     may_miss,
-    move,
     no_embed,
     no_shared_memory,
     other_front_end,
@@ -1181,16 +1180,6 @@ PLACES = (
         "a root that is a copy of another root becomes a link",
         both(remove("two"), link("two", "one")),
         prepare=copy("one", "two"),
-        **NEXT,
-        compilers=NVCC,
-    ),
-    changes(
-        "a root that is a copy of another root is a link to it during a compile only",
-        lambda _: None,
-        prepare=copy("one", "two"),
-        first=while_compiling(
-            both(move("two", "kept"), link("two", "one"), pause(0.3), remove("two"), move("kept", "two")), 0.01
-        ),
         **NEXT,
         compilers=NVCC,
     ),

@@ -145,7 +145,7 @@ def test_a_mistyped_url_is_no_folder(place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"size": "100GG"}, {"age": "30d"}, {"drain": None}, {"size": -1}, {"drain": math.nan}]
+    "given", [{"size": "100GG"}, {"age": "30y"}, {"drain": None}, {"size": -1}, {"drain": math.nan}]
 )
 def test_settings_in_python_are_checked_too(given: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

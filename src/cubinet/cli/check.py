@@ -102,6 +102,7 @@ def _examine() -> dict[str, Any]:
         "recorder": {"trusted": False, "why": "not tried"},
         "trial": None,
         "problems": problems,
+        "notes": [],
     }
     try:
         settings = Settings.from_env()
@@ -151,20 +152,20 @@ def _examine_layers(settings: Settings, report: dict[str, Any], problems: list[s
             problems.append(found.problem)
     unsure = [spec.url for spec in settings.far if spec.trust in ("", "signed")]
     if unsure:
-        _examine_keys(settings, unsure[0], problems)
+        _examine_keys(settings, unsure[0], report["notes"])
 
 
-def _examine_keys(settings: Settings, place: str, problems: list[str]) -> None:
+def _examine_keys(settings: Settings, place: str, notes: list[str]) -> None:
     """A layer that asks for signatures is of no use without keys to check them with."""
     from cubinet.store.keys import ed25519, key_file, load_keyring
 
     path = key_file("trusted-keys", os.environ, settings.trusted_keys)
     try:
         if not load_keyring(path):
-            problems.append(f"{place} asks for signatures, and no key is trusted: cubinet key trust, or say trust=open")
+            notes.append(f"nothing in {place} is used, as no key is trusted: cubinet key trust, or say trust=open")
         ed25519()
     except CubinetError as exc:
-        problems.append(str(exc))
+        notes.append(str(exc))
 
 
 def _examine_compiler(store: Store, report: dict[str, Any], problems: list[str]) -> None:
@@ -250,6 +251,8 @@ def _print(report: dict[str, Any]) -> None:
     click.echo(f"recorder  {text}")
     if report["trial"]:
         click.echo(f"trial     compiled in {report['trial']['seconds']} s")
+    for note in report["notes"]:
+        click.echo(f"note:     {note}")
     for problem in report["problems"]:
         click.echo(f"problem:  {problem}")
     click.echo("all is well" if report["ok"] else "the main job would fail")
