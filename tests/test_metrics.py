@@ -49,6 +49,17 @@ def test_events_say_what_happened_to_which_build(bench: Bench) -> None:
     assert seen[2].seconds == found.seconds > 0
 
 
+def test_a_hit_by_fingerprint_is_a_use_too(bench: Bench) -> None:
+    made = bench.store(later=True).get_or_compile(bench.variant())
+    seen: list[Event] = []
+    with bench.store(later=True) as store:
+        store.listen(seen.append)
+        assert store.find(made.fingerprint) is not None
+    assert [(e.counter, e.fingerprint) for e in seen] == [("hit.local", made.fingerprint)]
+    (row,) = bench.store(later=True).index.query()
+    assert row.uses >= 1
+
+
 def test_a_listener_that_raises_is_let_go_and_the_build_goes_on(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     calls: list[Event] = []
 

@@ -110,7 +110,9 @@ class Lookup:
             if held[0] is checker.generation and checker.clock() < checker.deadline:
                 return held[1]
         if isinstance(what, Fingerprint):
-            return self._layers.find(what)
+            start = time.perf_counter()
+            artifact = self._layers.find(what)
+            return None if artifact is None else self._hit(None, artifact, start)
         return self._find(what)
 
     def _find(self, variant: Variant) -> Artifact | None:
@@ -134,15 +136,15 @@ class Lookup:
         object.__setattr__(variant, "_held", self._hold(variant, artifact, generation))
         return artifact
 
-    def _hit(self, variant: Variant, artifact: Artifact, start: float) -> Artifact:
+    def _hit(self, variant: Variant | None, artifact: Artifact, start: float) -> Artifact:
         seconds = time.perf_counter() - start
         self.counters.tell(
             Event(
                 "hit",
                 artifact.layer,
                 artifact._fingerprint,  # noqa: SLF001 - asking for the record would read it
-                variant.family,
-                variant.name,
+                variant.family if variant else "",
+                variant.name if variant else "",
                 seconds,
                 len(artifact.data),
                 artifact,
