@@ -13,18 +13,17 @@ from cubinet.model import Artifact, Fingerprint, Record, Variant
 from cubinet.protocols import Compiler
 from cubinet.registry import loader
 from cubinet.store.building import passed
-from cubinet.store.explain import Explanation, explain, explain_fingerprint
-from cubinet.store.far import FarLayer
-from cubinet.store.recompile import Repeated, recompile
-from cubinet.store.verify import Verification, verify
+from cubinet.store.lookup import Lookup
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a lookup does not need is imported where it is
     from cubinet.store.bulk import Moved
+    from cubinet.store.explain import Explanation
+    from cubinet.store.far import FarLayer
     from cubinet.store.pins import Pins
+    from cubinet.store.recompile import Repeated
     from cubinet.store.remote import RemoteLayer
     from cubinet.store.retention import Collected, Limits
-
-from cubinet.store.lookup import Lookup
+    from cubinet.store.verify import Verification
 
 __all__ = ["Store"]
 
@@ -91,6 +90,8 @@ class Store(Lookup):
 
     def explain(self, what: Variant | Fingerprint) -> Explanation:
         """Why a lookup hits, or what differs from the nearest known build. Never compiles."""
+        from cubinet.store.explain import explain, explain_fingerprint
+
         if isinstance(what, Fingerprint):
             return explain_fingerprint(self._layers, what)
         request = self.normalize(what)
@@ -199,6 +200,8 @@ class Store(Lookup):
 
     def verify(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Verification:
         """Read every record and blob; move what is damaged to `bad/`. `progress` gets done and all."""
+        from cubinet.store.verify import verify
+
         return verify(self._local, progress)
 
     def collect(
@@ -225,6 +228,8 @@ class Store(Lookup):
         progress: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> Repeated:
         """Compile a sample of stored records again and compare the bytes. `folders`: label → folder here."""
+        from cubinet.store.recompile import recompile
+
         limit = self.settings.limit
         return recompile(self._local, self.compiler, count, folders, timeout=limit, progress=progress)
 

@@ -26,12 +26,12 @@ from cubinet.store.memo import Checker
 from cubinet.store.opening import Opener
 from cubinet.store.single_flight import SingleFlight
 from cubinet.store.uploads import Uploads
-from cubinet.store.usage import Usage
 
 if TYPE_CHECKING:
     from cubinet.store.index import Index, IndexWriter
     from cubinet.store.lease import Lease
     from cubinet.store.retention import Retention
+    from cubinet.store.usage import Usage
 
 __all__ = ["Lookup"]
 
@@ -87,7 +87,7 @@ class Lookup:
             admit=self._opener.admit(),
             published=self._published,
             differs=lambda record, digest: self.notes.note_nondeterminism(record.fingerprint, digest),
-            uses=Usage(self.folder, fs=self._fs) if any(s.scheme and s.writable for s in settings.far) else None,
+            uses=self._uses(),
         )
         self._failures = Failures(self._layers, self._contents)
         self._flight: SingleFlight[tuple[Action, tuple[tuple[str, str], ...]], _Sound] = SingleFlight()
@@ -98,6 +98,13 @@ class Lookup:
         self._made: dict[str, IndexWriter] = {}
         self.counters.listen(self._told)
         self._keeper = Keeper(self._local, settings, self._layers.uploads, self._retention, self._warn)
+
+    def _uses(self) -> Usage | None:
+        if not any(spec.scheme and spec.writable for spec in self.settings.far):
+            return None
+        from cubinet.store.usage import Usage
+
+        return Usage(self.folder, fs=self._fs)
 
     def find(self, what: Variant | Fingerprint) -> Artifact | None:
         """The build of a variant, or with a fingerprint; `None` if no layer has it. Never compiles.
