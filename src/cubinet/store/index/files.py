@@ -193,6 +193,10 @@ class Place:
     def put(self, temporary: str) -> None:
         """Make a new file the index; a damaged old one goes to `bad`. Inside the exclusive gate only."""
         if self.unfit() in ("", "older"):
+            if self._settled():  # so a kill at any moment leaves the old file or the new one, each whole
+                self.fs.rename(temporary, self.path)
+                self._discard_sides()
+                return
             self.fs.discard(self.path)
         elif os.path.lexists(self.path):
             self.fs.mkdir(f"{self.folder}/bad")
@@ -201,9 +205,21 @@ class Place:
             else:
                 self.fs.rename(self.path, f"{self.folder}/bad/index.sqlite3")  # one is enough: the last
         # the side files after their database: without it nobody opens them, and the new one must not meet them
+        self._discard_sides()
+        self.fs.rename(temporary, self.path)
+
+    def _settled(self) -> bool:
+        """Whether the old file holds all that was written, and its log nothing that a new file could meet."""
+        try:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=1.0)) as connection:
+                busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error:
+            return False
+        return not busy
+
+    def _discard_sides(self) -> None:
         for suffix in ("-wal", "-shm", "-journal"):
             self.fs.discard(self.path + suffix)
-        self.fs.rename(temporary, self.path)
 
 
 def new_file(path: str) -> sqlite3.Connection:
