@@ -149,6 +149,11 @@ class _Mount(NoSyncFs):
             self.alive.wait(30)
         return super().read(path, limit)
 
+    def stat(self, path: str) -> os.stat_result:
+        if path.startswith(self.folder):
+            self.alive.wait(30)
+        return super().stat(path)
+
 
 @pytest.fixture
 def mount(there: Bench) -> Iterator[_Mount]:

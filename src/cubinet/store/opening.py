@@ -68,6 +68,7 @@ class Opener:
                 writable=spec.writable,
                 fs=self.fs,
                 durable=self.settings.durable,
+                patience=spec.budget,
             )
         scheme = f"{spec.scheme}-{spec.client}" if spec.client else spec.scheme
         from cubinet.store.remote import RemoteLayer

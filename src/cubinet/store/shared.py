@@ -6,7 +6,7 @@ trouble with this layer, and an answer that does not come in time is trouble too
 
 from __future__ import annotations
 
-import os
+import stat
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -74,6 +74,7 @@ class SharedLayer:
         policy: which records are let in.
         owner_only: refuse the folder if somebody else than its user could have written into it.
         writable: whether builds go there; folders then get mode 2775, so that a group can share it.
+        patience: seconds to wait for the mount to say whether there is such a folder.
     """
 
     def __init__(
@@ -86,8 +87,9 @@ class SharedLayer:
         writable: bool = False,
         fs: Fs | None = None,
         durable: bool = True,
+        patience: float = _SECONDS,
     ) -> None:
-        self.remote = None
+        self.remote, self._patience = None, patience
         self.name, self.place, self.policy = name, folder, policy or NoPolicy()
         self.owner_only, self.writable = owner_only, writable
         self._files = _Files(folder, fs=fs, durable=durable, shared=True)
@@ -97,8 +99,14 @@ class SharedLayer:
 
     def prepare(self) -> None:
         """Look whether there is such a folder: one that is not mounted looks like one in which nothing was built."""
-        if not self.writable and not self._in_time(lambda: os.path.isdir(self.place), _SECONDS):
+        if not self.writable and not self._in_time(self._there, self._patience):
             raise StoreError("use layer", self.place, "no such folder", "make or mount it")
+
+    def _there(self) -> bool:
+        try:
+            return stat.S_ISDIR(self._files.fs.stat(self.place).st_mode)
+        except OSError:
+            return False
 
     def _trusted(self) -> None:
         if self.owner_only:
