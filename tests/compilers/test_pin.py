@@ -52,6 +52,16 @@ def test_a_pinned_toolchain_finds_what_it_made(tmp_path: Path, monkeypatch: pyte
         _bare(tmp_path / "store", None, monkeypatch).find(_variant(tmp_path / "b"))
 
 
+def test_a_description_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "toolchain.json").mkdir()
+    command = [sys.executable, "-m", "cubinet", "toolchain", "-o", str(tmp_path / "toolchain.json")]
+    environ = {**os.environ, "CUBINET_DIR": str(tmp_path / "store")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "toolchain.json" in done.stderr
+    assert [path.name for path in tmp_path.glob("toolchain.json*")] == ["toolchain.json"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"format": 2, "toolchains": []}', '{"format": 1, "toolchains": [{}]}']
 )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
 
+from cubinet._fs import Fs
+from cubinet.errors import ConfigError
 from cubinet.model import Kernel, Record
 from cubinet.store.format import encode_record
 
-__all__ = ["bar", "kernel_rows", "print_json", "print_table", "record_json", "working"]
+__all__ = ["bar", "kernel_rows", "print_json", "print_table", "record_json", "working", "write_file"]
 
 
 def print_json(value: object) -> None:
@@ -36,6 +39,17 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for line in [list(heads), *texts]:
         cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right, strict=True)]
         click.echo("  ".join(cells).rstrip())
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file the caller named: whole, or not at all."""
+    fs, temporary = Fs(), f"{path}.{os.getpid()}.tmp"
+    try:
+        fs.create(temporary, data, mode=0o644)
+        fs.rename(temporary, path)
+    except OSError as exc:
+        fs.discard(temporary)
+        raise ConfigError("write", path, exc.strerror or str(exc)) from exc
 
 
 KERNEL_HEADS = ("kernel", "registers", "shared", "local", "constant", "parameters", "spills")

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cubinet._fs import Fs
-from cubinet.cli._out import KERNEL_HEADS, kernel_rows, print_json, print_table, working
+from cubinet.cli._out import KERNEL_HEADS, kernel_rows, print_json, print_table, working, write_file
 from cubinet.errors import ConfigError
 from cubinet.model import OUTPUT_KINDS, Artifact, Root, Target, Variant
 from cubinet.store import Store
@@ -89,7 +88,7 @@ def compile_file(file: str, output: str | None, *, no_compile: bool, as_json: bo
     if artifact.messages:
         click.echo(artifact.messages.rstrip("\n"), err=True)
     if output:
-        _write(output, artifact.data)
+        write_file(output, artifact.data)
     if as_json:
         print_json(_found(store, artifact, seconds))
     else:
@@ -150,17 +149,6 @@ def roots_of(includes: tuple[str, ...]) -> list[Root]:
             click.echo(f"cubinet: warning: -I {text}: no such folder", err=True)
         roots.append(Root(label, path))
     return roots
-
-
-def _write(path: str, data: bytes) -> None:
-    """Write a file the caller named: whole, or not at all."""
-    fs, temporary = Fs(), f"{path}.{os.getpid()}.tmp"
-    try:
-        fs.create(temporary, data, mode=0o644, sync=False)
-        fs.rename(temporary, path)
-    except OSError as exc:
-        fs.discard(temporary)
-        raise ConfigError("write", path, exc.strerror or str(exc)) from exc
 
 
 def _miss(action: str, seconds: float, uncacheable: str) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import click
 
-from cubinet._fs import Fs
+from cubinet.cli._out import write_file
 from cubinet.compilers._pin import Pin, describe
-from cubinet.errors import ConfigError
 from cubinet.store import Store
 
 __all__ = ["toolchain"]
@@ -29,9 +27,4 @@ def toolchain(names: Sequence[str], output: str | None) -> None:
     if output is None:
         click.echo(data, nl=False)
         return
-    fs, temporary = Fs(), f"{output}.{os.getpid()}"
-    try:
-        fs.create(temporary, data, mode=0o644)
-        fs.rename(temporary, output)
-    except OSError as exc:
-        raise ConfigError("write", output, exc.strerror or str(exc)) from exc
+    write_file(output, data)
