@@ -17,7 +17,7 @@ from typing import Any, Self
 from cubinet.errors import ConfigError
 from cubinet.layer_spec import LayerSpec, layer_specs
 
-__all__ = ["SETTINGS", "LayerSpec", "Setting", "Settings", "number_of_bytes"]
+__all__ = ["SETTINGS", "LayerSpec", "Setting", "Settings", "duration", "number_of_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,18 @@ _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([dhms])")
 _TIME_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
+def duration(text: str) -> float:
+    """Seconds in `30d`, `12h`, `90m`, `45s`. Raises `ConfigError` for anything else."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError("read duration", repr(text), "not a number with a unit", "as in 30d, 12h, 90m, 45s")
+    return float(found[1]) * _TIME_UNITS[found[2]]
+
+
 def _seconds(value: Any) -> float:
-    """Seconds in a number, or in `30d`, `12h`, `90m`, `45s`; -1 for anything else."""
-    found = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found:
-        return float(found[1]) * _TIME_UNITS[found[2]]
+    """Seconds in a number, or in a duration; -1 for anything else."""
+    if isinstance(value, str) and _TIME.fullmatch(value.strip()):
+        return duration(value)
     try:
         return float(value)
     except (TypeError, ValueError):

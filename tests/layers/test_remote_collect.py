@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cubinet.cli.keep import collect as command
-from cubinet.cli.keep import duration
 from cubinet.cli.remote import verify_remote_command
+from cubinet.config import duration
 from cubinet.errors import ConfigError, LockTimeoutError, ReadOnlyError, RemoteError, RemoteUnavailableError
 from cubinet.model import Digest
 from cubinet.protocols import Entry, Object

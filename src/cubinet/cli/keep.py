@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import click
 
 from cubinet.cli._out import bar, print_json, print_table
-from cubinet.config import number_of_bytes
+from cubinet.config import duration, number_of_bytes
 from cubinet.errors import ConfigError
 from cubinet.store import Store
 
-__all__ = ["collect", "duration", "pin"]
-
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-
-
-def duration(text: str) -> float:
-    """Seconds in `30d`, `12h`, `90m`, `45s`. Raises `ConfigError` for anything else."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([dhms])", text.strip())
-    if found is None:
-        raise ConfigError("read duration", repr(text), "not a number with a unit", "as in 30d, 12h, 90m, 45s")
-    return float(found[1]) * _UNITS[found[2]]
+__all__ = ["collect", "pin"]
 
 
 @click.command()
