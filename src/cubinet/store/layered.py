@@ -146,14 +146,14 @@ class Layered:
                 fingerprint = fingerprint_of(action, observations)
                 artifact = self._find_here(fingerprint)
                 if artifact is None and not again:
-                    begun = begun or self._begin(candidates, action)
+                    begun = begun or self._begin(fingerprint_of(action, candidates[0]))
                     artifact = self._find_far(fingerprint)
                 if artifact is not None:
                     return artifact
                 reason = "its record or blob is gone"
         if not again and self.far:
             if not begun:
-                self._begin(candidates, action)
+                self._begin(fingerprint_of(action, candidates[0]) if candidates else None)
             artifact = self.lookup_far(request, action, set(candidates))
             if artifact is not None:
                 return artifact
@@ -176,11 +176,11 @@ class Layered:
                         return artifact
         return None
 
-    def _begin(self, candidates: Sequence[Digest], action: Action) -> bool:
-        """Start the clocks: a layer may take as long as it is told to, and at most half of a compile."""
+    def _begin(self, near: Fingerprint | None) -> bool:
+        """Start the clocks: a layer may take as long as it is told to, and at most half of a compile like `near`."""
         seconds = None
-        if candidates and self.far:
-            record, _ = self.attempt("read", lambda: self.local.find(fingerprint_of(action, candidates[0])), None)
+        if near is not None and self.far:
+            record, _ = self.attempt("read", lambda: self.local.find(near), None)
             seconds = max(record.seconds / 2, _LEAST_SECONDS) if record else None
         for layer, guard in self.far:
             guard.begin(layer.prepare, seconds)
@@ -194,7 +194,7 @@ class Layered:
         """The build with this fingerprint, verified."""
         artifact = self._find_here(fingerprint)
         if artifact is None and self.far:
-            self._begin((), Action(fingerprint.hex))
+            self._begin(None)
             artifact = self._find_far(fingerprint)
         return artifact
 
