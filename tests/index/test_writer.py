@@ -195,6 +195,20 @@ def test_a_full_disk_surfaces_nowhere(shelf: Shelf) -> None:
     assert index.check() == []
 
 
+def test_a_python_without_sqlite_loses_notes_and_nothing_else(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.put("add")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "sqlite3", None)
+        without.delitem(sys.modules, "cubinet.store.index.flushing", raising=False)
+        assert not shelf.writer.flush()
+        shelf.writer.note_event("local", "hit")
+        shelf.writer.close()
+    assert shelf.counted["index.error"] == 1
+    assert shelf.counted["index.lost"] >= 1
+    (row,) = shelf.index().query()
+    assert row.name == "add"
+
+
 def test_a_record_that_sqlite_cannot_take_keeps_nobody_else_out(shelf: Shelf) -> None:
     good, bad = shelf.put("good"), build("bad")
     odd = replace(

@@ -177,9 +177,9 @@ class IndexWriter:
             if not self._may_write():
                 self.count("index.lost")
                 return False
-            from cubinet.store.index.flushing import flush  # here, since it imports sqlite3
-
             try:
+                from cubinet.store.index.flushing import flush  # here, since it imports sqlite3, which may be missing
+
                 with _inside:
                     outcome, again = flush(self, notes)
             except Exception:  # noqa: BLE001 - the index must not harm a lookup, whatever is wrong with it
