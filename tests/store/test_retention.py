@@ -52,10 +52,11 @@ class Shelf:
 
     def add(self, name: str, *, size: int = 100 * KIB, seconds: float = 10.0, data: bytes | None = None) -> Fingerprint:
         made = build(name, data=data or (name.encode() * size)[:size], seconds=seconds)
-        self.local.publish(made.record, made.blobs)
+        fresh = self.local.publish(made.record, made.blobs)
         for ref in made.blobs:
             os.utime(self.local.path("blobs", ref.hex), (self.time, self.time))
-        self.writer.note_publish(made.record)
+        if fresh:  # a second output of one fingerprint is no record, and the index is not told of it
+            self.writer.note_publish(made.record)
         self.writer.note_use(made.fingerprint)
         return made.fingerprint
 
